@@ -13,7 +13,7 @@ LOCK ?= cpu
 export TORCH_INDEX ?=
 ARGS ?=
 BIN := $(VENV)/bin
-KINDS_OF := core docker sandbox_workers tests/attacks tests/honest tests/conftest.py tests/sandboxes.py
+KINDS_OF := sparring/core docker sandbox_workers tests/attacks tests/honest tests/conftest.py tests/sandboxes.py
 KINDS_HASH := git ls-files -z $(KINDS_OF) | xargs -0 sha256sum | sha256sum
 
 .PHONY: run test test-slow test-nightly test-kinds kinds-unchanged test-all coverage check bench experiments tables engine image images setup .bench

@@ -12,14 +12,14 @@ import sys
 from collections.abc import Sequence
 
 from configs.load import load_run
-from core.batch import BatchSpec
-from core.errors import SparringError, exit_interrupted, exit_with
-from core.seeding import derive_seed
-from core.tracing import seconds_of
-from runtime.logs import quiet_logs
-from runtime.placement import learning_in_turn
-from runtime.session import Session, open_session, show_plan
-from tracking.step import (
+from sparring.core.batch import BatchSpec
+from sparring.core.errors import SparringError, exit_interrupted, exit_with
+from sparring.core.seeding import derive_seed
+from sparring.core.tracing import seconds_of
+from sparring.runtime.logs import quiet_logs
+from sparring.runtime.placement import learning_in_turn
+from sparring.runtime.session import Session, open_session, show_plan
+from sparring.tracking.step import (
     best_programs,
     episode_metrics,
     mistakes,

@@ -12,9 +12,9 @@ from ray.exceptions import ActorUnavailableError
 from ray.util.metrics import Histogram
 
 from actors.watching import HEALTH, REPLACEMENTS
-from core.episode import Completion
-from core.interfaces import EngineFailure, Policy, Sampling
-from core.weights import PublishReceipt, WeightUpdate, check_receipt, joined
+from sparring.core.episode import Completion
+from sparring.core.interfaces import EngineFailure, Policy, Sampling
+from sparring.core.weights import PublishReceipt, WeightUpdate, check_receipt, joined
 
 
 def publish_seconds() -> Histogram:

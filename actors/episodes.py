@@ -8,15 +8,15 @@ from itertools import count
 from typing import Any
 
 from actors.rows import episode_rows
-from core.batch import Transcript, transcript_of
-from core.episode import Completion, Episode
-from core.interfaces import Game, Player, Policy, PromptFormat, Sampling, Sandbox
-from core.play import GENERATOR, PLAY, PlayProgress, PlayRequest, PlayResult, usage_of
-from core.problem import Problem
-from core.seeding import derive_seed
-from core.tracing import BusyTimer
-from core.verdict import Limits, Test, Verdict
-from core.weights import PublishReceipt, WeightUpdate, check_receipt
+from sparring.core.batch import Transcript, transcript_of
+from sparring.core.episode import Completion, Episode
+from sparring.core.interfaces import Game, Player, Policy, PromptFormat, Sampling, Sandbox
+from sparring.core.play import GENERATOR, PLAY, PlayProgress, PlayRequest, PlayResult, usage_of
+from sparring.core.problem import Problem
+from sparring.core.seeding import derive_seed
+from sparring.core.tracing import BusyTimer
+from sparring.core.verdict import Limits, Test, Verdict
+from sparring.core.weights import PublishReceipt, WeightUpdate, check_receipt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,13 +33,13 @@ from actors.watching import (
     end,
     require_alive,
 )
-from core.arrays import sealed
-from core.endings import in_words, killed_for_memory
-from core.errors import OutOfMemory, RunFailed
-from core.interfaces import EngineFailure
-from core.play import PlayProgress, PlayRequest, PlayResult, Usage
-from core.problem import Problem
-from core.weights import PublishReceipt, WeightUpdate, joined
+from sparring.core.arrays import sealed
+from sparring.core.endings import in_words, killed_for_memory
+from sparring.core.errors import OutOfMemory, RunFailed
+from sparring.core.interfaces import EngineFailure
+from sparring.core.play import PlayProgress, PlayRequest, PlayResult, Usage
+from sparring.core.problem import Problem
+from sparring.core.weights import PublishReceipt, WeightUpdate, joined
 
 log = logging.getLogger(__name__)
 # A process whose engines run on a CPU uses one thread and compiles nothing lazily.

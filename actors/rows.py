@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from core.episode import Episode, Outcome, Trajectory
+from sparring.core.episode import Episode, Outcome, Trajectory
 
 PROMPT_CHARACTERS = 4000
 """Length of a prompt above which only its beginning and its end are kept."""

@@ -9,10 +9,10 @@ from ray.exceptions import GetTimeoutError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.watching import DIED, REPLACEMENTS, SILENCE_S, end
-from core.endings import in_words
-from core.episode import Mistakes
-from core.errors import RunFailed
-from curriculum.curriculum import Assignment, Curriculum
+from sparring.core.endings import in_words
+from sparring.core.episode import Mistakes
+from sparring.core.errors import RunFailed
+from sparring.curriculum.curriculum import Assignment, Curriculum
 
 log = logging.getLogger(__name__)
 _START_S = 300.0

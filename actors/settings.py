@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from core.settings import Settings, default_kind
+from sparring.core.settings import Settings, default_kind
 
 MAX_NUM_SEQS = 64
 """Default of max_num_seqs outside a run."""
@@ -24,7 +24,7 @@ class CommonEngineSettings(Settings):
     max_model_len: int = Field(default=4096, ge=32)
     """Maximum length of a sequence (prompt and completions of all stages), in tokens."""
     max_num_seqs: int | None = Field(default=None, ge=1)
-    """Maximum number of sequences decoded at once. Default: 64; on a GPU as many as its memory allows (runtime/hardware.py)."""
+    """Maximum number of sequences decoded at once. Default: 64; on a GPU as many as its memory allows (sparring/runtime/hardware.py)."""
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     """Data type of the engine's weights. Default: bfloat16 on a GPU that supports it, else float16 on a GPU, else float32."""
     probe_tolerance: float | None = Field(default=None, gt=0)

@@ -1,6 +1,6 @@
 """A policy on plain transformers: the portable engine, and the reference that vLLM is compared with.
 
-Requests of one play (core.play.PLAY) that wait at the same moment are decoded as one left-padded batch. The batch is formed
+Requests of one play (sparring.core.play.PLAY) that wait at the same moment are decoded as one left-padded batch. The batch is formed
 when the event loop has nothing else to run, so that the same play always gives the same batches, and bit-identical
 results, whatever else is played at the same time.
 """
@@ -16,10 +16,10 @@ from transformers.utils import logging as transformers_logging
 
 from actors.settings import MAX_NUM_SEQS, CommonEngineSettings
 from actors.weights import make_receipt, tensors_of
-from core.episode import Completion, FinishReason
-from core.interfaces import Sampling
-from core.play import PLAY
-from core.weights import PublishReceipt, WeightUpdate
+from sparring.core.episode import Completion, FinishReason
+from sparring.core.interfaces import Sampling
+from sparring.core.play import PLAY
+from sparring.core.weights import PublishReceipt, WeightUpdate
 
 transformers_logging.disable_progress_bar()  # a bar per load would drown the run's own display
 

@@ -33,7 +33,7 @@ from vllm.lora.request import LoRARequest
 from vllm.v1.engine.llm_engine import LLMEngine
 
 from actors.settings import ADAPTERS, GPU_MEMORY_UTILIZATION, KV_CACHE_MB, MAX_NUM_SEQS, VllmEngineSettings
-from core.interfaces import EngineFailure
+from sparring.core.interfaces import EngineFailure
 
 log = logging.getLogger(__name__)
 _STEP = threading.Lock()

@@ -14,9 +14,9 @@ from vllm.sampling_params import RequestOutputKind
 from actors.settings import ADAPTERS, VllmEngineSettings
 from actors.vllm_engine import VllmEngine
 from actors.weights import make_receipt, tensors_of
-from core.episode import Completion, FinishReason
-from core.interfaces import EngineFailure, Sampling
-from core.weights import PublishError, PublishReceipt, WeightUpdate
+from sparring.core.episode import Completion, FinishReason
+from sparring.core.interfaces import EngineFailure, Sampling
+from sparring.core.weights import PublishError, PublishReceipt, WeightUpdate
 
 
 def sampling_params(sampling: Sampling) -> SamplingParams:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import torch
 
-from core.weights import PublishReceipt, WeightUpdate, digest_of
+from sparring.core.weights import PublishReceipt, WeightUpdate, digest_of
 
 
 def tensors_of(update: WeightUpdate) -> Mapping[str, torch.Tensor]:

@@ -143,9 +143,9 @@ async def _measure(
     requests: int,
     rounds: int,
 ) -> dict[str, float]:
-    from core.batch import Batch, Sample
-    from core.interfaces import Sampling
-    from core.weights import check_receipt
+    from sparring.core.batch import Batch, Sample
+    from sparring.core.interfaces import Sampling
+    from sparring.core.weights import check_receipt
 
     speeds, publishing, sent = [], [], 0
     for number in range(rounds):

@@ -20,13 +20,13 @@ class Benchmark:
 RUNS = (
     "driver.py",
     "configs",
-    "core",
-    "curriculum",
-    "evaluation",
-    "games",
+    "sparring/core",
+    "sparring/curriculum",
+    "sparring/evaluation",
+    "sparring/games",
     "learners",
-    "problems",
-    "runtime",
+    "sparring/problems",
+    "sparring/runtime",
 )
 """The code that determines how a run learns."""
 SERVICE = ("app", "cache", "engine", "models", "model_cache", "solve")
@@ -34,22 +34,35 @@ SERVICE = ("app", "cache", "engine", "models", "model_cache", "solve")
 BENCHMARKS = {
     "sandbox": Benchmark(module="sandbox", speaks_of=("sandbox_workers", "docker")),
     "sandbox_soak": Benchmark(module="sandbox_soak", speaks_of=("sandbox_workers", "docker"), hours=True),
-    "judge_service": Benchmark(module="judge_service", speaks_of=("sandbox_workers", "docker", "web")),
-    "rollout": Benchmark(module="rollout", speaks_of=("actors", "core", "games")),
+    "judge_service": Benchmark(
+        module="judge_service", speaks_of=("sandbox_workers", "docker", "sparring/web")
+    ),
+    "rollout": Benchmark(module="rollout", speaks_of=("actors", "sparring/core", "sparring/games")),
     "real_model": Benchmark(
-        module="real_model", speaks_of=("actors", "games", "runtime/host_plan.py"), hours=True
+        module="real_model",
+        speaks_of=("actors", "sparring/games", "sparring/runtime/host_plan.py"),
+        hours=True,
     ),
     "serve": Benchmark(
-        module="serve", speaks_of=(*(f"serving/{name}.py" for name in SERVICE), "web", "scripts/serve.py")
+        module="serve",
+        speaks_of=(
+            *(f"sparring/serving/{name}.py" for name in SERVICE),
+            "sparring/web",
+            "sparring/cli/serve.py",
+        ),
     ),
     "serve_mixed": Benchmark(
         module="serve",
         arguments=("--mixed-minutes", "10"),
-        speaks_of=(*(f"serving/{name}.py" for name in SERVICE), "web", "scripts/serve.py"),
+        speaks_of=(
+            *(f"sparring/serving/{name}.py" for name in SERVICE),
+            "sparring/web",
+            "sparring/cli/serve.py",
+        ),
     ),
     "solve": Benchmark(
         module="solve",
-        speaks_of=("scripts/solve.py", "scripts/evaluate.py", "evaluation", "actors"),
+        speaks_of=("sparring/cli/solve.py", "sparring/cli/evaluate.py", "sparring/evaluation", "actors"),
         hours=True,
     ),
     "adapters": Benchmark(
@@ -61,64 +74,95 @@ BENCHMARKS = {
             "actors/vllm_policy.py",
             "actors/vllm_worker.py",
             "actors/weights.py",
-            "core/weights.py",
+            "sparring/core/weights.py",
             "learners/mailbox.py",
             "learners/train_loop.py",
             "learners/weights.py",
         ),
     ),
-    "learner": Benchmark(module="learner", speaks_of=("learners", "core/batch.py")),
-    "trl_parity": Benchmark(module="trl_parity", speaks_of=("learners", "core/batch.py")),
-    "verl_parity": Benchmark(module="verl_parity", speaks_of=("learners", "core/batch.py")),
-    "trl_speed": Benchmark(module="trl_speed", speaks_of=("learners", "core/batch.py")),
+    "learner": Benchmark(module="learner", speaks_of=("learners", "sparring/core/batch.py")),
+    "trl_parity": Benchmark(module="trl_parity", speaks_of=("learners", "sparring/core/batch.py")),
+    "verl_parity": Benchmark(module="verl_parity", speaks_of=("learners", "sparring/core/batch.py")),
+    "trl_speed": Benchmark(module="trl_speed", speaks_of=("learners", "sparring/core/batch.py")),
     "trl_end_to_end": Benchmark(
-        module="trl_end_to_end", speaks_of=("driver.py", "actors", "learners", "runtime", "sandbox_workers")
+        module="trl_end_to_end",
+        speaks_of=("driver.py", "actors", "learners", "sparring/runtime", "sandbox_workers"),
     ),
-    "end_to_end": Benchmark(module="end_to_end", speaks_of=(*RUNS, "actors", "sandbox_workers", "scripts")),
+    "end_to_end": Benchmark(
+        module="end_to_end", speaks_of=(*RUNS, "actors", "sandbox_workers", "sparring/cli")
+    ),
     "scale": Benchmark(
         module="scale",
-        speaks_of=("driver.py", "core", "curriculum", "learners/batching.py", "tracking"),
+        speaks_of=(
+            "driver.py",
+            "sparring/core",
+            "sparring/curriculum",
+            "learners/batching.py",
+            "sparring/tracking",
+        ),
         hours=True,
     ),
     "scale_far": Benchmark(
         module="scale_far",
-        speaks_of=("driver.py", "actors", "core", "curriculum", "learners/batching.py", "tracking"),
+        speaks_of=(
+            "driver.py",
+            "actors",
+            "sparring/core",
+            "sparring/curriculum",
+            "learners/batching.py",
+            "sparring/tracking",
+        ),
         hours=True,
     ),
     "report_page": Benchmark(
         module="report_page",
-        speaks_of=("tracking/report.py", "tracking/report_page", "tracking/kills.py"),
+        speaks_of=(
+            "sparring/tracking/report.py",
+            "sparring/tracking/report_page",
+            "sparring/tracking/kills.py",
+        ),
         hours=True,
     ),
-    "static_tests": Benchmark(module="experiments.static_tests", speaks_of=("embedded",)),
-    "phase_diagram": Benchmark(module="experiments.phase_diagram", speaks_of=("embedded",)),
+    "static_tests": Benchmark(module="experiments.static_tests", speaks_of=("sparring/embedded",)),
+    "phase_diagram": Benchmark(module="experiments.phase_diagram", speaks_of=("sparring/embedded",)),
     "kuhn_rae": Benchmark(
         module="experiments.kuhn",
         arguments=("rae",),
-        speaks_of=("learners/advantages", "games/boards/kuhn.py"),
+        speaks_of=("learners/advantages", "sparring/games/boards/kuhn.py"),
     ),
     "kuhn_exploitability": Benchmark(
         module="experiments.kuhn",
         arguments=("exploitability",),
-        speaks_of=("learners/advantages", "games/boards/kuhn.py"),
+        speaks_of=("learners/advantages", "sparring/games/boards/kuhn.py"),
     ),
     "league": Benchmark(
-        module="experiments.league", speaks_of=("curriculum/opponents.py", "games/rps/payoffs.py")
+        module="experiments.league",
+        speaks_of=("sparring/curriculum/opponents.py", "sparring/games/rps/payoffs.py"),
     ),
     "stage_credit": Benchmark(module="experiments.stage_credit", speaks_of=("learners/advantages",)),
     "reward_hacking": Benchmark(
-        module="experiments.reward_hacking", speaks_of=("games/multistage/rewards.py",)
+        module="experiments.reward_hacking", speaks_of=("sparring/games/multistage/rewards.py",)
     ),
     "bug_finding": Benchmark(module="experiments.bug_finding", speaks_of=RUNS, hours=True),
     "best_of": Benchmark(module="experiments.best_of", speaks_of=RUNS, hours=True),
     "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
-    "particular": Benchmark(module="experiments.particular", speaks_of=(*RUNS, "embedded"), hours=True),
-    "white_box": Benchmark(module="experiments.white_box", speaks_of=(*RUNS, "embedded"), hours=True),
-    "forgetting": Benchmark(module="experiments.forgetting", speaks_of=(*RUNS, "embedded"), hours=True),
+    "particular": Benchmark(
+        module="experiments.particular", speaks_of=(*RUNS, "sparring/embedded"), hours=True
+    ),
+    "white_box": Benchmark(
+        module="experiments.white_box", speaks_of=(*RUNS, "sparring/embedded"), hours=True
+    ),
+    "forgetting": Benchmark(
+        module="experiments.forgetting", speaks_of=(*RUNS, "sparring/embedded"), hours=True
+    ),
     "r0": Benchmark(module="experiments.r0", speaks_of=RUNS, hours=True),
     "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),
-    "tictactoe": Benchmark(module="experiments.tictactoe", speaks_of=(*RUNS, "embedded"), hours=True),
-    "prediction": Benchmark(module="experiments.prediction", speaks_of=(*RUNS, "embedded"), hours=True),
+    "tictactoe": Benchmark(
+        module="experiments.tictactoe", speaks_of=(*RUNS, "sparring/embedded"), hours=True
+    ),
+    "prediction": Benchmark(
+        module="experiments.prediction", speaks_of=(*RUNS, "sparring/embedded"), hours=True
+    ),
     "games": Benchmark(module="experiments.games", speaks_of=RUNS, hours=True),
     "asynchrony_learning": Benchmark(
         module="experiments.asynchrony", arguments=("learning",), speaks_of=RUNS, hours=True

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.verdict import Limits
+from sparring.core.verdict import Limits
 
 TEST = "assert f(1) == 2"
 LIMITS = Limits(cpu_s=0.2, wall_s=1.0, memory_mb=128, processes=8, file_mb=4, output_kb=16)

@@ -8,7 +8,7 @@ The baseline is a bare PyTorch loop on the same model: forward, cross-entropy, b
 perfectly packed tokens (a full tensor of sequences of the learner's mean length, without padding, reference or ratios).
 On a CPU the two alternate in one run; on a GPU, which may not have memory for both, they run one after the other. A
 ratio is the median of the pairs' ratios, with the quartiles beside it. On a GPU the figures include torch's peak
-reserved memory and its ratio to the memory plan (runtime/memory_plan.py). Attention's work grows with the square of the
+reserved memory and its ratio to the memory plan (sparring/runtime/memory_plan.py). Attention's work grows with the square of the
 length, so mixed lengths need more of it than equal ones; therefore the ratio on samples of one length is given, too.
 The weights are random: speed does not depend on them.
 """
@@ -31,10 +31,10 @@ from torch.nn.functional import cross_entropy
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.report import arguments, publish
-from core.batch import Batch, Sample
 from learners.learner import Learner
 from learners.settings import GPU_ALLOCATOR, MICROBATCH_TOKENS, GroupEstimator, LearnerSettings
-from runtime.memory_plan import learner_parts, shape_of
+from sparring.core.batch import Batch, Sample
+from sparring.runtime.memory_plan import learner_parts, shape_of
 
 
 class Shape(NamedTuple):

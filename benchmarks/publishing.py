@@ -30,11 +30,11 @@ from actors.settings import VllmEngineSettings
 from benchmarks.end_to_end import proportional_set_size
 from benchmarks.learner import make_model
 from benchmarks.report import arguments, publish
-from core.interfaces import Policy
 from learners.mailbox import MailboxActor
 from learners.settings import GroupEstimator, LearnerSettings, LoraSettings, NoKl
 from learners.train_loop import hand_in
 from learners.train_spec import LearnerSpec
+from sparring.core.interfaces import Policy
 
 POLICY = "generator"
 RANK = 16

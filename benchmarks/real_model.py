@@ -26,12 +26,12 @@ from typing import Any
 from actors.rollout import ENGINE_ENVIRONMENT
 from benchmarks.end_to_end import watch_memory
 from benchmarks.report import arguments, publish
-from problems.formats import load_dataset
+from sparring.problems.formats import load_dataset
 
 os.environ |= ENGINE_ENVIRONMENT
 os.environ["OMP_NUM_THREADS"] = os.environ.get("THREADS", "1")
 
-_EXAMPLES = "problems/example_problems.json"
+_EXAMPLES = "sparring/problems/example_problems.json"
 _SUITES = _PROGRAMS = 2
 _HELD_OUT = 8
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--model", default="smollm2", help="directory, GGUF file or hub id")
     parser.add_argument("--dataset", default=_EXAMPLES, help="file of problems with reference solutions")
-    parser.add_argument("--format", default="problems", help="its format, as scripts.evaluate takes it")
+    parser.add_argument("--format", default="problems", help="its format, as sparring evaluate takes it")
     parser.add_argument("--split", help="of the data set")
     parser.add_argument("--problems", type=int, default=24, help="the first so many")
     parser.add_argument("--no-run", action="store_true", help="the game alone, without a training run")
@@ -59,11 +59,11 @@ async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict
     from actors.settings import VllmEngineSettings
     from actors.vllm_policy import VllmPolicy
     from configs.load import load_run
-    from games.multistage.game import MultistageGame
-    from games.multistage.rules import MultistageRules
-    from runtime.hardware import detect
-    from runtime.model import open_model
     from sandbox_workers.local import LocalSandbox
+    from sparring.games.multistage.game import MultistageGame
+    from sparring.games.multistage.rules import MultistageRules
+    from sparring.runtime.hardware import detect
+    from sparring.runtime.model import open_model
 
     short = [f"--{role}.max-tokens=32" for role in ("generator", "discriminator")] if quick else []
     config = load_run(["--config", "chat", *short])[0].to_config()
@@ -102,8 +102,8 @@ async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict
 async def _episodes(
     game: Any, problems: Sequence[Any], policy: Any, style: Any, config: Any, sandbox: Any
 ) -> list[Any]:
-    from core.interfaces import Player
-    from core.seeding import derive_seed
+    from sparring.core.interfaces import Player
+    from sparring.core.seeding import derive_seed
 
     def player(name: str, attempts: int, problem: Any) -> Player:
         return Player(

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.interfaces import SandboxFailure
-from core.verdict import Verdict
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.verdict import Verdict
 
 IN_FLIGHT = 64
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tracking.run_record import versions, write_json
+from sparring.tracking.run_record import versions, write_json
 
 ROOT = Path(__file__).parents[1]
 KEYS = {"command", "commit", "date", "machine", "versions", "figures", "ratios"}

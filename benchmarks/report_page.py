@@ -16,9 +16,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.report import arguments, publish
-from tracking.episodes import episode_files
-from tracking.report import gather, page
-from tracking.run_record import RunRecord
+from sparring.tracking.episodes import episode_files
+from sparring.tracking.report import gather, page
+from sparring.tracking.run_record import RunRecord
 
 _CHROMIUM = "/usr/bin/chromium"
 _TIMES = 5

@@ -43,12 +43,12 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     from actors.vllm_engine import engine_args
     from actors.vllm_policy import VllmPolicy
     from configs.load import load_run
-    from embedded.problems import embedded_problems
-    from embedded.teaching import ensure_embedded
-    from games.multistage.game import MultistageGame
-    from games.multistage.rules import MultistageRules
-    from games.prompts import format_for
     from learners.learner import Learner
+    from sparring.embedded.problems import embedded_problems
+    from sparring.embedded.teaching import ensure_embedded
+    from sparring.games.multistage.game import MultistageGame
+    from sparring.games.multistage.rules import MultistageRules
+    from sparring.games.prompts import format_for
 
     config = load_run([])[0].to_config()
     roles = config.policies
@@ -116,7 +116,7 @@ async def play(
     seed: int,
 ) -> list[Any]:
     """Plays a five-stage attempt and a suite for each problem, all at once."""
-    from core.interfaces import Player
+    from sparring.core.interfaces import Player
 
     generator, discriminator = (
         Player(
@@ -197,8 +197,8 @@ def differences(learner: Any, trajectories: Sequence[Any]) -> Any:
     """Returns |engine - learner| of every sampled token's log-probability."""
     import torch
 
-    from core.batch import SampleSpec, TokenSelection, make_sample, transcript_of
     from learners.packing import pack, plan
+    from sparring.core.batch import SampleSpec, TokenSelection, make_sample, transcript_of
 
     spec = SampleSpec(None, 0, "", 0.0, 0.0, TokenSelection())
     samples = [make_sample(transcript_of(t), spec) for t in trajectories]

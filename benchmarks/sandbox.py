@@ -41,10 +41,10 @@ from benchmarks.sandbox_baselines import (
     host_subprocess,
     measure,
 )
-from core.verdict import Limits, Status
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
+from sparring.core.verdict import Limits, Status
 
 SLOTS = 2
 IN_FLIGHT = 64

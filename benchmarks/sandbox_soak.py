@@ -32,11 +32,11 @@ from benchmarks.processes import SandboxProcesses, descriptors, engine_roots
 from benchmarks.report import arguments, publish
 from benchmarks.sandbox_baselines import Cost, measure
 from benchmarks.soak_jobs import KINDS, HostileJob, SoakJob, mixed, take_honest
-from core.interfaces import SandboxFailure
-from core.verdict import OutputTest
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.languages import UnknownLanguage, languages
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.verdict import OutputTest
 
 SLOTS = 2
 IN_FLIGHT = 256

@@ -35,19 +35,19 @@ from actors.scheduler import RayScheduler
 from benchmarks.report import arguments, publish
 from configs.load import load_run
 from configs.schema import Config
-from core.arrays import opened
-from core.batch import BatchSpec, Transcript
-from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
-from core.play import DISCRIMINATOR, GENERATOR, POLICIES, PlayProgress, PlayRequest, PlayResult
-from core.problem import Problem
-from core.weights import PublishReceipt, WeightUpdate
 from driver import train
 from learners.mailbox import MailboxActor
 from learners.train_loop import RayLearner
-from runtime.build import ordered_ids
-from runtime.parts import Parts, Start
-from runtime.session import open_session
 from sandbox_workers.nothing import NoSandbox
+from sparring.core.arrays import opened
+from sparring.core.batch import BatchSpec, Transcript
+from sparring.core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
+from sparring.core.play import DISCRIMINATOR, GENERATOR, POLICIES, PlayProgress, PlayRequest, PlayResult
+from sparring.core.problem import Problem
+from sparring.core.weights import PublishReceipt, WeightUpdate
+from sparring.runtime.build import ordered_ids
+from sparring.runtime.parts import Parts, Start
+from sparring.runtime.session import open_session
 
 ATTEMPTS, STAGES, TESTS = 8, 5, 3
 VOCABULARY = 151_000
@@ -91,7 +91,7 @@ def simulate(rollouts: RayRollouts, steps: int, problems: int, tokens: int, lag:
             "--checkpoint.every", "10", "--rollout.max-policy-lag", str(lag),
         ])  # fmt: skip
         parts = partial(sleeping_parts, rollouts)
-        with patch("runtime.cluster.cluster_parts", parts), open_session(run, recipe) as session:
+        with patch("sparring.runtime.cluster.cluster_parts", parts), open_session(run, recipe) as session:
             this, ends = psutil.Process(), list[float]()
             memory, spent = list[int](), list[float]()
 

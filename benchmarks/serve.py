@@ -38,8 +38,8 @@ import aiohttp
 from actors.rollout import ENGINE_ENVIRONMENT
 from benchmarks.end_to_end import proportional_set_size, tree
 from benchmarks.report import ROOT, arguments, percentile, publish
-from embedded.teaching import SHIPPED
-from web.keys import add
+from sparring.embedded.teaching import SHIPPED
+from sparring.web.keys import add
 
 MODEL = SHIPPED / "generator"
 TOKENS = 32
@@ -94,7 +94,7 @@ def our_service(folder: Path) -> contextlib.AbstractContextManager[Server]:
         "audit-log": folder / "audit.jsonl",
         "idle-s": 3600,
     }
-    return started("scripts.serve", options, folder / "ours.log", {"authorization": f"Bearer {key}"})
+    return started("sparring.cli.serve", options, folder / "ours.log", {"authorization": f"Bearer {key}"})
 
 
 def vllm_serve(folder: Path) -> contextlib.AbstractContextManager[Server]:

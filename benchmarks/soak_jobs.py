@@ -19,8 +19,17 @@ from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from benchmarks.hostile_jobs import HOSTILE, LIMITS, TEST, Hostile
-from core.interfaces import Sandbox
-from core.verdict import KnownTest, Limits, OutputTest, ReferenceTest, Status, Test, Verdict, known_by
+from sparring.core.interfaces import Sandbox
+from sparring.core.verdict import (
+    KnownTest,
+    Limits,
+    OutputTest,
+    ReferenceTest,
+    Status,
+    Test,
+    Verdict,
+    known_by,
+)
 from tests.attacks import conftest, test_forgery
 from tests.attacks.not_held import NOT_HELD
 from tests.honest.jobs import LIMITS as HONEST_LIMITS

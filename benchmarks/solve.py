@@ -1,11 +1,11 @@
-"""Compares `scripts.solve --batch` with `scripts.evaluate` on the same problems: problems per second.
+"""Compares `sparring solve --batch` with `sparring evaluate` on the same problems: problems per second.
 
     python -m benchmarks.solve --problems-file mbpp.jsonl --format mbpp
 
 In both, the shipped generator writes one program for each problem, greedily, without stages, with vLLM, and the sandbox
-judges it; they take turns. The engine's start is counted. `scripts.evaluate` also judges the problems' references, to
+judges it; they take turns. The engine's start is counted. `sparring evaluate` also judges the problems' references, to
 name those that cannot be solved. --quick takes the example problems.
-vs_evaluate: problems per second, ours divided by those of `scripts.evaluate`.
+vs_evaluate: problems per second, ours divided by those of `sparring evaluate`.
 """
 
 import json
@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.report import ROOT, arguments, publish
-from embedded.teaching import SHIPPED
+from sparring.embedded.teaching import SHIPPED
 
 MODEL = SHIPPED / "generator"
 COMMON = ("--stages", "none", "--max-tokens", "128")
@@ -32,16 +32,16 @@ def main() -> None:
     options = parser.parse_args()
     if options.problems_file is None and not options.quick:
         parser.error("name a data set: --problems-file FILE --format FORMAT")
-    file = options.problems_file or str(ROOT / "problems" / "example_problems.json")
+    file = options.problems_file or str(ROOT / "sparring" / "problems" / "example_problems.json")
     with tempfile.TemporaryDirectory() as folder:
         publish(options.json, *measure(file, options.format, 1 if options.quick else TIMES, Path(folder)))
 
 
 def measure(file: str, form: str, times: int, folder: Path) -> tuple[dict[str, Any], dict[str, float]]:
     of_file = ("--format", form, *COMMON)
-    solve = ("scripts.solve", "--batch", "--problems-file", file, "--checkpoint", str(MODEL), "--execute-tests",
+    solve = ("sparring.cli.solve", "--batch", "--problems-file", file, "--checkpoint", str(MODEL), "--execute-tests",
              "--temperature", "0", *of_file, "--output")  # fmt: skip
-    evaluate = ("scripts.evaluate", "--dataset", file, "--policy", str(MODEL), *of_file, "--json")
+    evaluate = ("sparring.cli.evaluate", "--dataset", file, "--policy", str(MODEL), *of_file, "--json")
     commands = {"solve": solve, "evaluate": evaluate}
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(times):

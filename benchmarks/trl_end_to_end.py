@@ -30,14 +30,14 @@ from benchmarks.report import arguments, publish
 from benchmarks.trl_runner import QUIET_ON_CPU, load_trl
 from configs.load import load_run
 from configs.schema import Config
-from core.episode import Trajectory
-from core.play import GENERATOR
-from core.problem import Problem
-from embedded.problems import embedded_problems
-from embedded.teaching import ensure_embedded
-from games.programs.game import SolverRules
-from games.prompts import format_for
 from sandbox_workers.local import LocalSandbox
+from sparring.core.episode import Trajectory
+from sparring.core.play import GENERATOR
+from sparring.core.problem import Problem
+from sparring.embedded.problems import embedded_problems
+from sparring.embedded.teaching import ensure_embedded
+from sparring.games.programs.game import SolverRules
+from sparring.games.prompts import format_for
 
 RECIPE = "grpo_code_execution"
 WARM_UP = 4

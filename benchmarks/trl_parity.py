@@ -20,11 +20,11 @@ import torch
 
 from benchmarks.report import arguments, write
 from benchmarks.trl_runner import Observed, Recorded, gradient, load_trl, make_models, make_trainer, record
-from core.batch import Batch, Sample
 from learners.advantages.estimate import Advantages
 from learners.learner import Learner
 from learners.schedule import Constant
 from learners.settings import LearnerSettings
+from sparring.core.batch import Batch, Sample
 
 LIMIT = 1e-5
 CLIP = {"clip_low": 0.2, "clip_high": 0.28}

@@ -19,8 +19,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 from transformers.utils import logging as transformers_logging
 
-from core.batch import Sample
-from embedded.model import build_model, build_tokenizer
+from sparring.core.batch import Sample
+from sparring.embedded.model import build_model, build_tokenizer
 
 TRL_DIRECTORY = Path(__file__).parents[1] / ".bench"
 """The directory into which `make .bench` installs the packages of requirements/bench.lock."""

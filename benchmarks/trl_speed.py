@@ -22,11 +22,11 @@ from transformers import TrainerCallback
 
 from benchmarks.report import arguments, publish
 from benchmarks.trl_runner import Recorded, load_trl, make_models, make_trainer, record
-from core.batch import Batch
 from learners.advantages.estimate import Advantages
 from learners.learner import Learner
 from learners.settings import MICROBATCH_TOKENS as DEFAULT_TOKENS
 from learners.settings import GroupEstimator, KlInLoss, LearnerSettings, NoKl
+from sparring.core.batch import Batch
 
 MODELS: dict[str, dict[str, int]] = {
     "embedded": {},

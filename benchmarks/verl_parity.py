@@ -45,11 +45,11 @@ from benchmarks.trl_parity import (
     recorded,
 )
 from benchmarks.trl_runner import TRL_DIRECTORY, Observed, Recorded, gradient, make_models
-from core.batch import Sample
 from learners.advantages.gae import gae
 from learners.losses import Objective, kl, policy_loss, value_loss
 from learners.settings import LearnerSettings
 from learners.targets import Targets, whiten
+from sparring.core.batch import Sample
 
 VERL = TRL_DIRECTORY / "verl"
 FUNCTIONS = {

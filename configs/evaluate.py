@@ -1,4 +1,4 @@
-"""The options of scripts/evaluate.py, and which of them go together."""
+"""The options of sparring/cli/evaluate.py, and which of them go together."""
 
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -46,7 +46,7 @@ class EvaluateOptions(ModelOptions):
     pass_at: list[Annotated[int, Field(ge=1)]] = [1]
     """A k of pass@k; may be repeated."""
     stages: Stages | None = None
-    """none: one message, one answer; all: every reasoning stage (core/stages.py); a number: that many of them, then
+    """none: one message, one answer; all: every reasoning stage (sparring/core/stages.py); a number: that many of them, then
     the program. Default: all for a generator that was trained on the stages, none for others."""
     ablate: bool = False
     """Evaluate with every value of --stages, one after another."""
@@ -57,7 +57,7 @@ class EvaluateOptions(ModelOptions):
     count."""
     test_format: Literal["strict", "relabel", "input_only"] | None = None
     """Format of a discriminator's tests (game.test_format). Default: that of the checkpoint's run, or relabel."""
-    model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.evaluate"}
+    model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m sparring evaluate"}
 
     @model_validator(mode="after")
     def _options_go_together(self) -> Self:

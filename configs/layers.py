@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from core.settings import DefaultKind, Settings
+from sparring.core.settings import DefaultKind, Settings
 
 
 def sections(parent: type[Settings] | None, key: str) -> dict[str | None, type[Settings]]:

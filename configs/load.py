@@ -17,10 +17,10 @@ from configs.environment import HELP, effective, read_environment
 from configs.layers import leaves, nested, overlay, place
 from configs.schema import Config
 from configs.sections import EMBEDDED
-from core.errors import SparringError
-from core.play import POLICIES
 from learners.checkpoints import RUN_STATE
 from learners.mirror import fetch
+from sparring.core.errors import SparringError
+from sparring.core.play import POLICIES
 
 RECIPES = Path(__file__).parent
 DEFAULT_RECIPE, CHAT_RECIPE = "embedded:edges", "chat"

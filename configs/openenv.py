@@ -1,4 +1,4 @@
-"""The options of scripts/openenv.py."""
+"""The options of sparring/cli/openenv.py."""
 
 from typing import ClassVar, Self
 
@@ -7,9 +7,9 @@ from pydantic_settings import SettingsConfigDict
 
 from configs.options import OPTIONS, Options
 from configs.sections import EMBEDDED, ProblemFormat
-from core.interfaces import SandboxKind
-from games import GameRules
-from games.programs.unit_tests import UnitTestsRules
+from sparring.core.interfaces import SandboxKind
+from sparring.games import GameRules
+from sparring.games.programs.unit_tests import UnitTestsRules
 
 
 class OpenEnvOptions(Options):
@@ -20,7 +20,7 @@ class OpenEnvOptions(Options):
     """Data set: a file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the
     embedded training problems."""
     format: ProblemFormat = "problems"
-    """Format of the data set; see problems/formats."""
+    """Format of the data set; see sparring/problems/formats."""
     split: str | None = None
     """Split of the data set, if the format has splits (mbpp, q, fields)."""
     fields: dict[str, str] = {}
@@ -33,7 +33,7 @@ class OpenEnvOptions(Options):
     port: int = Field(8009, ge=0, lt=1 << 16)
     """Port, on this machine only; 0: any free port."""
 
-    model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.openenv"}
+    model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m sparring openenv"}
 
     @model_validator(mode="after")
     def _options_go_together(self) -> Self:

@@ -15,10 +15,10 @@ from pydantic_settings import (
 )
 
 from configs.sections import ProblemFormat
-from core.errors import SparringError
-from core.interfaces import SandboxKind
-from core.stages import REASONING_STAGES
-from core.verdict import Limits
+from sparring.core.errors import SparringError
+from sparring.core.interfaces import SandboxKind
+from sparring.core.stages import REASONING_STAGES
+from sparring.core.verdict import Limits
 
 _CPU_S, _WALL_PER_CPU = 5.0, 4
 OPTIONS = SettingsConfigDict(
@@ -77,7 +77,7 @@ class ModelOptions(Options):
     """Options of commands in which a model writes programs and the sandbox judges them."""
 
     format: ProblemFormat = "problems"
-    """Format of the data set; see problems/formats."""
+    """Format of the data set; see sparring/problems/formats."""
     split: str | None = None
     """Split of the data set, if the format has splits (mbpp, q, fields)."""
     fields: dict[str, str] = {}

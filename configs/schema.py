@@ -21,16 +21,16 @@ from configs.sections import (
     SandboxSettings,
     TreeCredit,
 )
-from core.evaluation import EvaluationSettings
-from core.play import POLICIES
-from core.settings import Settings
-from core.verdict import Limits
-from curriculum.curriculum import Curriculum, Schedule
-from embedded.settings import WarmStartSettings
-from games import USUAL, GameRules
-from games.rules import Need
-from tracking.divergence import StopSettings
-from tracking.settings import TrackingSettings
+from sparring.core.evaluation import EvaluationSettings
+from sparring.core.play import POLICIES
+from sparring.core.settings import Settings
+from sparring.core.verdict import Limits
+from sparring.curriculum.curriculum import Curriculum, Schedule
+from sparring.embedded.settings import WarmStartSettings
+from sparring.games import USUAL, GameRules
+from sparring.games.rules import Need
+from sparring.tracking.divergence import StopSettings
+from sparring.tracking.settings import TrackingSettings
 
 KEYS_OF_NEEDS: dict[Need, tuple[str, ...]] = {
     "sandbox": ("sandbox",),
@@ -61,7 +61,7 @@ class Config(Settings):
     """Name of the run's directory under output_dir. Default: the recipe's name and the time."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: cuda if torch finds a GPU (on a cluster: if a node has one), else cpu. The values of this and of all other keys
-    that are not set are chosen at the start, printed, and saved in the run's config (runtime/hardware.py)."""
+    that are not set are chosen at the start, printed, and saved in the run's config (sparring/runtime/hardware.py)."""
     local: bool = False
     """Run everything in this process, without Ray, for debugging."""
     model_cache: Path | None = None
@@ -315,7 +315,11 @@ class Config(Settings):
                 section, _, name = key.partition(".")
                 settings, defaults = getattr(self, section), type(self).model_fields[section].default
                 if settings != defaults if not name else getattr(settings, name) != getattr(defaults, name):
-                    hint = "; use scripts/evaluate.py --samples" if need == "samples" and self.staged else ""
+                    hint = (
+                        "; use sparring/cli/evaluate.py --samples"
+                        if need == "samples" and self.staged
+                        else ""
+                    )
                     raise ValueError(f"{key} has no effect with game {game.kind}: it uses no {need}{hint}")
         if self.credit.kind in ("all", "tree") and not self.staged:
             raise ValueError(

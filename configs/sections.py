@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from actors.settings import EngineSettings, VllmEngineSettings
-from core.interfaces import CodeTests, SandboxKind
-from core.settings import Settings, default_kind, refuse_password
 from learners.settings import LearnerSettings
+from sparring.core.interfaces import CodeTests, SandboxKind
+from sparring.core.settings import Settings, default_kind, refuse_password
 
 AUTO, EMBEDDED = "auto", "embedded"
 
@@ -76,7 +76,7 @@ class FileProblems(Settings):
     """Data set to train on: a file (a directory for formats q and grids, "owner/name" of a hub for fields)."""
     format: ProblemFormat = "problems"
     """Format of the data set; problems: {"problems": [{id, description, function_signature, baseline_tests,
-    reference_solution, difficulty, tags}]}. All formats: problems/formats."""
+    reference_solution, difficulty, tags}]}. All formats: sparring/problems/formats."""
     split: str | None = None
     """Split of the data set, if the format has splits (mbpp, q, fields)."""
     fields: dict[str, str] = {}
@@ -92,7 +92,7 @@ class FileProblems(Settings):
     """What to do if a prompt and its completions may exceed engine.max_model_len. refuse: the run does not start; leave_out: such
     problems are used neither for training nor held out, and are counted."""
     pass_rates: Path | None = None
-    """JSON file that scripts/evaluate.py --json wrote for a policy on `file`. Problems that the policy always or never solved are
+    """JSON file that sparring/cli/evaluate.py --json wrote for a policy on `file`. Problems that the policy always or never solved are
     left out of training; the difficulty of the others is their pass rate."""
 
     @property

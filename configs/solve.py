@@ -1,4 +1,4 @@
-"""The options of scripts/solve.py, and which of them go together."""
+"""The options of sparring/cli/solve.py, and which of them go together."""
 
 import ast
 from pathlib import Path
@@ -15,9 +15,9 @@ _OF_ONE = ("problem", "problem_file", "signature", "tests")
 
 class SolveOptions(ModelOptions):
     """Solve problems with a trained generator. Examples:
-    python -m scripts.solve --problem "Return the sum of the above 613 numbers in xs." --signature "def f(xs: list) -> int:"
-    python -m scripts.solve --problem-file task.txt --tests "assert f([613, 614]) == 614; assert f([]) == 0" --execute-tests
-    python -m scripts.solve --batch --problems-file problems.json --execute-tests --output results.json
+    python -m sparring solve --problem "Return the sum of the above 613 numbers in xs." --signature "def f(xs: list) -> int:"
+    python -m sparring solve --problem-file task.txt --tests "assert f([613, 614]) == 614; assert f([]) == 0" --execute-tests
+    python -m sparring solve --batch --problems-file problems.json --execute-tests --output results.json
     """
 
     checkpoint: str | None = None
@@ -57,7 +57,7 @@ class SolveOptions(ModelOptions):
     top_k: int = Field(0, ge=0)
     """Number of most likely tokens from which a token is drawn; 0: all."""
     stages: Stages | None = None
-    """all: every reasoning stage (core/stages.py); a number: that many of them, then the program; none: one
+    """all: every reasoning stage (sparring/core/stages.py); a number: that many of them, then the program; none: one
     message, one answer. Default: none for a generator whose run had no stages, all for others."""
     reasoning: bool = True
     """Show the stages before the program."""
@@ -66,7 +66,7 @@ class SolveOptions(ModelOptions):
     engine: Literal["vllm", "transformers"] | None = None  # type: ignore[assignment]
     """Default: vllm for a batch, and transformers, which starts in seconds, for one problem."""
 
-    model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m scripts.solve"}
+    model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m sparring solve"}
 
     @field_validator("tests")
     @classmethod

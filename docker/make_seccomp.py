@@ -1,4 +1,4 @@
-"""Make docker/seccomp.*.bpf from docker/seccomp.json; with an argument, make also docker/seccomp.json from a default
+"""Make sandbox_workers/seccomp.*.bpf from seccomp.json there; with an argument, make also that file from a default
 profile.
 
     python docker/make_seccomp.py
@@ -40,7 +40,7 @@ OLD_FCNTL, ALL_BITS = 0xFFFFFC00, 0xFFFFFFFF
 """Masks of fcntl's command, an int: the kernel ignores the bits above these. The old commands are below 1024."""
 F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ = 1030, 1031, 1032
 
-PROFILE = Path(__file__).with_name("seccomp.json")
+PROFILE = Path(__file__).parents[1] / "sandbox_workers" / "seccomp.json"
 ARCHITECTURES = ("x86_64", "aarch64")
 """Names of the architectures in libseccomp and `uname -m`."""
 LIBSECCOMP = (2, 5, 4)

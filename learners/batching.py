@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from core.batch import SampleSpec, TokenSelection
-from core.episode import Episode, Trajectory
 from learners.advantages.estimate import Advantages
 from learners.advantages.tree import branch_values
 from learners.settings import LearnerSettings
+from sparring.core.batch import SampleSpec, TokenSelection
+from sparring.core.episode import Episode, Trajectory
 
 
 class Credit:

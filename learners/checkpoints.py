@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.errors import SparringError
+from sparring.core.errors import SparringError
 
 RUN_STATE = "state.json"
 """File with the run's state in a checkpoint, beside the policies' directories."""

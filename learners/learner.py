@@ -13,9 +13,6 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from core.batch import Batch
-from core.errors import RunFailed
-from core.weights import WeightUpdate
 from learners.critic import Critic
 from learners.files import open_empty
 from learners.health import Health, Remedy, remedy
@@ -29,6 +26,9 @@ from learners.settings import MICROBATCH_TOKENS, LearnerSettings
 from learners.targets import Targets, needs_first_pass, over_the_batch, targets_of, whiten
 from learners.tuning import HALVES, Backbone, FullTuning, LoraTuning, Tuning
 from learners.weights import export_weights
+from sparring.core.batch import Batch
+from sparring.core.errors import RunFailed
+from sparring.core.weights import WeightUpdate
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")

@@ -16,9 +16,9 @@ import ray
 from ray import ObjectRef
 from ray.util.metrics import Gauge
 
-from core.batch import BatchSpec
-from core.errors import RunFailed
-from core.weights import WeightUpdate
+from sparring.core.batch import BatchSpec
+from sparring.core.errors import RunFailed
+from sparring.core.weights import WeightUpdate
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import torch
 
-from core.errors import OutOfMemory
 from learners.parallel import CollectiveLog, WorkerGroup
+from sparring.core.errors import OutOfMemory
 
 Result = TypeVar("Result")
 

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from core.settings import refuse_password
 from learners.checkpoints import RETRY_PAUSES_S, CheckpointError
+from sparring.core.settings import refuse_password
 
 _MANIFEST = "manifest.json"
 _TO_START = ("config.yaml", "bank.json")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from core.batch import Sample
+from sparring.core.batch import Sample
 
 
 @dataclass(frozen=True, slots=True)

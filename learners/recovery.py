@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from core.batch import Batch
 from learners.files import read_tensors
 from learners.health import Remedy, remedy
 from learners.learner import Learner, NotFinite
 from learners.state import load_learner
+from sparring.core.batch import Batch
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from core.settings import Settings, default_kind
+from sparring.core.settings import Settings, default_kind
 
 
 class _WarmupSchedule(Settings):

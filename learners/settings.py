@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from core.settings import Settings, default_kind
 from learners.schedule import Constant, RateSchedule
+from sparring.core.settings import Settings, default_kind
 
 MICROBATCH_TOKENS, LOGITS_MB = 16384, 128
 """Defaults of microbatch_tokens and logits_mb outside a run."""
@@ -135,11 +135,11 @@ class LearnerSettings(Settings):
     """Maximum number of trajectories per optimizer step. A batch is divided into as few equal minibatches as that allows."""
     microbatch_tokens: int | None = Field(default=None, ge=64)
     """Tokens per forward pass, without padding; bounds memory. Default: 16384; on a GPU as many as its memory allows
-    (runtime/hardware.py)."""
+    (sparring/runtime/hardware.py)."""
     logits_mb: int | None = Field(default=None, ge=1)
     """Size of the logits that are computed at once, in MiB of fp32 (about five times as much is in memory). More logits are
     computed in parts, and each part again for the gradient. Default: 128; on a GPU as its memory allows
-    (runtime/memory_plan.py)."""
+    (sparring/runtime/memory_plan.py)."""
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.2, gt=0)
     """The probability ratio is clipped to [1 - clip_low, 1 + clip_high]."""
@@ -149,12 +149,12 @@ class LearnerSettings(Settings):
     """Maximum gradient norm, of the policy and of the critic separately."""
     gradient_checkpointing: bool | None = None
     """Recompute activations in the backward pass, which takes less memory and a third more time. Default: on a GPU if the
-    learner does not fit otherwise (runtime/memory_plan.py)."""
+    learner does not fit otherwise (sparring/runtime/memory_plan.py)."""
     lora: LoraSettings | None = None
     """Train a LoRA adapter. If both policies do so on the same model, they share the model and one Ray Train run."""
     lora_if_needed: bool = False
     """Train an adapter of rank 16 if the available memory is too small to train the model's own weights; the choice is
-    printed (runtime/hardware.py)."""
+    printed (sparring/runtime/hardware.py)."""
     trainable_layers: int | None = Field(default=None, ge=1)
     """Number of last layers that are trained. Default: all weights."""
     precision: Literal["fp32", "bf16", "fp16"] | None = None

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from core.batch import Sample
 from learners.advantages.gae import gae
 from learners.settings import LearnerSettings
+from sparring.core.batch import Sample
 
 
 @dataclass(slots=True)

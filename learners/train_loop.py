@@ -33,13 +33,13 @@ from ray.train.v2._internal.execution.callback import ControllerCallback
 from ray.train.v2._internal.execution.controller.state import RestartingState
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from core.arrays import opened
-from core.batch import BatchSpec, Transcript
-from core.endings import causes, in_words, killed_for_memory
-from core.errors import OutOfMemory, RunFailed
 from learners.mailbox import LearnerFailed, MailboxActor, Versions
 from learners.settings import GPU_ALLOCATOR
 from learners.train_spec import LearnerSpec, build_learners
+from sparring.core.arrays import opened
+from sparring.core.batch import BatchSpec, Transcript
+from sparring.core.endings import causes, in_words, killed_for_memory
+from sparring.core.errors import OutOfMemory, RunFailed
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from core.weights import PART_BYTES, WeightUpdate, digest_of
 from learners.models import buffers_of
 from learners.packing import row_of
 from learners.settings import LoraSettings
 from learners.tuning import LoraTuning, Tuning
+from sparring.core.weights import PART_BYTES, WeightUpdate, digest_of
 
 _PROBE_LENGTH = 24
 

@@ -22,16 +22,16 @@ from typing import TextIO, get_args
 
 from pydantic import ValidationError
 
-from core.commands import plain_endings
-from core.errors import SparringError
-from core.interfaces import CodeTests, SandboxFailure, SandboxKind
-from core.verdict import Limits, Status, Verdict
 from sandbox_workers.backends import MOST_SLOTS
 from sandbox_workers.check_host import check_host
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.lines import JobRequest, judge_request, line_of
 from sandbox_workers.local import LocalSandbox
-from web.options import add_options
+from sparring.core.commands import plain_endings
+from sparring.core.errors import SparringError
+from sparring.core.interfaces import CodeTests, SandboxFailure, SandboxKind
+from sparring.core.verdict import Limits, Status, Verdict
+from sparring.web.options import add_options
 
 IN_FLIGHT = 256
 CACHED = 1024
@@ -132,7 +132,7 @@ def judge(options: argparse.Namespace) -> int:
 
 def serve(options: argparse.Namespace) -> int:
     from sandbox_workers.service import RequestLimits, make_app  # only this command needs FastAPI
-    from web.service import check, guarded, run
+    from sparring.web.service import check, guarded, run
 
     check(options)
     most = RequestLimits(memory_mb=options.memory_mb, seconds=options.cpu_s, waiting=options.waiting)

@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from core.interfaces import SandboxKind
 from sandbox_workers.jobs import Backend, SandboxUnavailable
 from sandbox_workers.languages import packages
 from sandbox_workers.namespace_backend import NamespaceBackend, find_way
 from sandbox_workers.process_backend import ProcessBackend, weaker_points
 from sandbox_workers.runner.zygote import UIDS_PER_SANDBOX
+from sparring.core.interfaces import SandboxKind
 
 ROOT = Path(__file__).parent.parent
 UID_FLOOR, UID_RANGES, GENERATION_STEP = 200_000, 16_000, 1000
@@ -27,10 +27,10 @@ _generations = itertools.count()
 @cache
 def runner_version() -> str:
     """Returns a hash of the files that make up the sandbox image, which is the tag of the image. docker/engine.sh
-    computes the same hash."""
+    computes the same hash. An installed package has no Dockerfile: images are built in a clone."""
     digest = hashlib.sha256()
     for path in (
-        ROOT / "docker" / "sandbox.Dockerfile",
+        *ROOT.glob("docker/sandbox.Dockerfile"),
         *sorted((ROOT / "sandbox_workers" / "runner").glob("*.py")),
     ):
         digest.update(path.read_bytes())

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from core.verdict import Status, Verdict
 from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable
 from sandbox_workers.languages import PACKAGES_INSIDE, all_commands, packages, require_commands
 from sandbox_workers.runner.framing import Frames, pack
 from sandbox_workers.runner.judged import Judged
+from sparring.core.verdict import Status, Verdict
 
 START_TIMEOUT_S = 30.0
 CLOSE_WAIT_S = 5.0

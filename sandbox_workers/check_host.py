@@ -7,13 +7,13 @@ import shutil
 import sys
 from dataclasses import dataclass
 
-from core.interfaces import SandboxKind
-from core.verdict import Limits, Status
 from sandbox_workers.backends import SandboxChoice, choose_backend
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.languages import PACKAGES_VARIABLE, UnknownLanguage, languages, require_commands
 from sandbox_workers.namespace_backend import Privilege, find_way
 from sandbox_workers.process_backend import weaker_points
+from sparring.core.interfaces import SandboxKind
+from sparring.core.verdict import Limits, Status
 
 KINDS: tuple[SandboxKind, ...] = ("docker", "namespace", "process")
 CHECKS = (
@@ -45,7 +45,7 @@ class CheckResult:
     fit: bool
     text: str
     isolation: str = ""
-    """Isolation of a data test and of a code test, as their verdicts report it: core.verdict.Verdict.isolation."""
+    """Isolation of a data test and of a code test, as their verdicts report it: sparring.core.verdict.Verdict.isolation."""
     languages: tuple[str, ...] = ()
     python: str = ""
     packages: str = ""

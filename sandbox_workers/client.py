@@ -16,9 +16,9 @@ from typing import Protocol
 
 from cachetools import LRUCache
 
-from core.interfaces import CodeTests, SandboxFailure
-from core.verdict import KnownTest, Limits, OutputTest, ReferenceTest, Status, Test, Verdict
 from sandbox_workers.jobs import BackendDied, Job, WorkerLost, is_data
+from sparring.core.interfaces import CodeTests, SandboxFailure
+from sparring.core.verdict import KnownTest, Limits, OutputTest, ReferenceTest, Status, Test, Verdict
 
 NEVER_CACHED = frozenset({Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.SANDBOX_ERROR})
 """Verdicts that depend on the machine's state as well as on the program."""
@@ -125,7 +125,7 @@ class ClientStats:
 
 
 class SandboxClient:
-    """Implements core.interfaces.Sandbox over a transport.
+    """Implements sparring.core.interfaces.Sandbox over a transport.
 
     Identical (program, test) pairs are judged once: the verdict comes from the cache, or from the pair that is already
     in flight. The requests of one turn of the event loop are sent as batches to the workers with the fewest jobs. Only
@@ -172,7 +172,7 @@ class SandboxClient:
         run: int | None = 0,
         language: str = "python",
     ) -> list[Verdict]:
-        """Returns one Verdict per test, in order; see core.interfaces.Sandbox.
+        """Returns one Verdict per test, in order; see sparring.core.interfaces.Sandbox.
 
         Args:
             run: the tests are judged anew for each value of `run`. With None they are always judged anew, and the

@@ -17,11 +17,11 @@ from docker.types import LogConfig, Ulimit
 from docker.utils.socket import frames_iter
 
 import docker
-from core.verdict import Verdict
 from sandbox_workers.channel import ChannelBackend
 from sandbox_workers.jobs import Job, SandboxUnavailable
 from sandbox_workers.languages import mounts
 from sandbox_workers.seccomp import PROFILE
+from sparring.core.verdict import Verdict
 
 LABEL, RUN_LABEL, OWNER_LABEL = "sparring.sandbox", "sparring.run", "sparring.owner"
 STDOUT = 1

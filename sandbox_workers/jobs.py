@@ -9,14 +9,14 @@ from typing import Protocol
 
 from cachetools import LRUCache, cached
 
-from core.errors import SparringError
-from core.interfaces import CodeTests
-from core.verdict import KnownTest, Limits, OutputTest, ReferenceTest, Test, Verdict
 from sandbox_workers.languages import UnknownLanguage, language_of
 from sandbox_workers.runner.commands import BUILD_FACTOR
 from sandbox_workers.runner.data_tests import read
 from sandbox_workers.runner.stop import MOST_RETRIES
 from sandbox_workers.runner.wall import PATIENCE
+from sparring.core.errors import SparringError
+from sparring.core.interfaces import CodeTests
+from sparring.core.verdict import KnownTest, Limits, OutputTest, ReferenceTest, Test, Verdict
 
 MOST_TEST_CHARS = 1_000_000
 """Largest length of a data test, characters. Tests of data sets may hold large tables. A longer test is judged as code."""

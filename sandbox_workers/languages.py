@@ -5,8 +5,8 @@ import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from core.errors import SparringError
 from sandbox_workers import harness
+from sparring.core.errors import SparringError
 
 Q_INSIDE = "/opt/q/q"
 Q_VARIABLES = (

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from core.verdict import Limits, OutputTest, ReferenceTest, Test, Verdict, known_by
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import Job
+from sparring.core.verdict import Limits, OutputTest, ReferenceTest, Test, Verdict, known_by
 
 
 class OutputTestLine(BaseModel):

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
 
-from core.interfaces import CodeTests, SandboxKind
-from core.verdict import Limits, Verdict
 from sandbox_workers.backends import SandboxChoice, choose_backend
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import Job
 from sandbox_workers.worker import SandboxWorker
+from sparring.core.interfaces import CodeTests, SandboxKind
+from sparring.core.verdict import Limits, Verdict
 
 BATCHES = 4
 """Smallest number of batches that can be in flight. A single job is a batch too, and each slot should have one."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
-from core.interfaces import SandboxFailure
-from core.verdict import Limits, Test
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.verdict import Limits, Test
 
 
 class NoSandbox:

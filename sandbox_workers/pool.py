@@ -12,13 +12,13 @@ import ray
 from ray.exceptions import ActorDiedError, GetTimeoutError, RayActorError, RayError, RayTaskError
 from ray.util.metrics import Counter, Gauge, Histogram
 
-from core.errors import SparringError
-from core.interfaces import CodeTests, SandboxKind
-from core.verdict import Limits, Verdict
 from sandbox_workers.backends import SandboxChoice, choose_backend
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable, WorkerLost
 from sandbox_workers.worker import SandboxWorker
+from sparring.core.errors import SparringError
+from sparring.core.interfaces import CodeTests, SandboxKind
+from sparring.core.verdict import Limits, Verdict
 
 BATCHES_PER_WORKER = 4
 START_TIMEOUT_S = 120.0

@@ -1,8 +1,8 @@
 """The judge as a reward function of other trainers: TRL's GRPOTrainer, or any trainer that calls rewards in the same
 way.
 
-This file needs httpx and `core/answers.py`, which needs only the standard library. To copy this file, copy
-`core/answers.py`, `core/fences.py`, `core/snippets.py` and `core/source.py` along.
+This file needs httpx and `sparring/core/answers.py`, which needs only the standard library. To copy this file, copy
+`sparring/core/answers.py`, `sparring/core/fences.py`, `sparring/core/snippets.py` and `sparring/core/source.py` along.
 
 A reward is the share of a row's tests that the program in the completion passes. If the service could not judge the
 program, or the row has no tests, the reward is None, and TRL leaves the completion out. If the service refuses a
@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from core.answers import extract_program
+from sparring.core.answers import extract_program
 
 ATTEMPTS = 6
 LONGEST_WAIT_S = 60.0

@@ -9,7 +9,7 @@
             is. If the program could not be judged, the answer is 504 with status SandboxError, which verl retries.
 
 Not covered of SandboxFusion's interface: files, Jupyter, its data sets, and languages that the sandbox does not have. Such a
-request gets a 400 that names the reason. The guard (web/guard.py) checks keys, rates and sizes.
+request gets a 400 that names the reason. The guard (sparring/web/guard.py) checks keys, rates and sizes.
 """
 
 import json
@@ -21,12 +21,12 @@ from fastapi import FastAPI, Response
 from prometheus_client import Counter
 from pydantic import BaseModel, Field, ValidationError
 
-from core.interfaces import SandboxFailure
-from core.verdict import Limits, Status, Verdict
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.lines import JobRequest, judge_request, line_of
-from web.guard import error_answer
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.verdict import Limits, Status, Verdict
+from sparring.web.guard import error_answer
 
 VERDICTS = Counter("sparring_verdicts", "Verdicts given by the service", ["status"])
 FAILURES = Counter("sparring_sandbox_failures", "Requests that the sandbox could not judge")

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.verdict import Verdict
 from sandbox_workers.jobs import Backend, BackendDied, Job, SandboxUnavailable, WorkerLost
+from sparring.core.verdict import Verdict
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from core.problem import Problem
-from problems.formats import load_dataset
-from problems.loader import ProblemFileError
+from sparring.core.problem import Problem
+from sparring.problems.formats import load_dataset
+from sparring.problems.loader import ProblemFileError
 
 DATA = Path(__file__).parent / "unit" / "problems" / "data"
 

@@ -15,12 +15,12 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from core.batch import Batch, Sample
-from core.weights import WeightUpdate
 from learners.learner import Learner
 from learners.settings import LearnerSettings
 from learners.tuning import FullTuning
 from learners.weights import export_weights
+from sparring.core.batch import Batch, Sample
+from sparring.core.weights import WeightUpdate
 
 VOCABULARY = 48
 

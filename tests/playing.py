@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.batch import Sample, SampleSpec, TokenSelection, make_sample, transcript_of
-from core.episode import Completion, Episode, FinishReason, Trajectory
-from core.interfaces import Game, Message, Player, Sampling, Sandbox, SandboxFailure
-from core.problem import Problem
-from core.seeding import derive_seed
-from core.verdict import Limits, Test, Verdict
-from core.weights import PublishReceipt, WeightUpdate
+from sparring.core.batch import Sample, SampleSpec, TokenSelection, make_sample, transcript_of
+from sparring.core.episode import Completion, Episode, FinishReason, Trajectory
+from sparring.core.interfaces import Game, Message, Player, Sampling, Sandbox, SandboxFailure
+from sparring.core.problem import Problem
+from sparring.core.seeding import derive_seed
+from sparring.core.verdict import Limits, Test, Verdict
+from sparring.core.weights import PublishReceipt, WeightUpdate
 
 STOP = 0
 Says = Callable[[str, Sampling], str]

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from actors.rows import episode_rows
-from core.episode import Episode
-from core.problem import Problem
-from core.seeding import derive_seed
-from games import GameRules
-from games.boards.game import BoardGame
-from games.boards.rules import TicTacToeRules
-from games.multistage.rules import MultistageRules
-from games.rules import matches
+from sparring.core.episode import Episode
+from sparring.core.problem import Problem
+from sparring.core.seeding import derive_seed
+from sparring.games import GameRules
+from sparring.games.boards.game import BoardGame
+from sparring.games.boards.rules import TicTacToeRules
+from sparring.games.multistage.rules import MultistageRules
+from sparring.games.rules import matches
+from sparring.tracking.run_record import RunRecord
 from tests.playing import letters, play, player, reader
-from tracking.run_record import RunRecord
 
 DOUBLE = Problem(
     id="double",

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from core.interfaces import SandboxKind
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
+from sparring.core.interfaces import SandboxKind
 
 DOCKER_IS_REQUIRED = os.environ.get("SPARRING_REQUIRE_DOCKER") == "1"
 """Whether a missing Docker is a failure."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tracking.writers import TrackedRun
+from sparring.tracking.writers import TrackedRun
 
 _BLOCK, _HEADER = 32 * 1024, 7
 

@@ -6,7 +6,7 @@ import types
 from functools import cache
 from pathlib import Path
 
-from core.problem import Problem
+from sparring.core.problem import Problem
 
 PAGE = Path(__file__).parents[1] / "docs" / "your_own_game.md"
 PROBLEMS = [

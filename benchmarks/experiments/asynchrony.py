@@ -23,8 +23,8 @@ from typing import Any
 
 from benchmarks.experiments.runs import SHORT, finished_run, held_out
 from benchmarks.report import arguments, write
-from core.tracing import Span, seconds_of
-from evaluation.intervals import interval, print_table
+from sparring.core.tracing import Span, seconds_of
+from sparring.evaluation.intervals import interval, print_table
 
 LAGS = (0, 1, 2)
 SCORES = ("generator_pass_rate", "test_validity", "kill_rate")

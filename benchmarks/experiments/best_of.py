@@ -6,7 +6,7 @@
 The first command takes the run of seed 1 of the recipe `embedded`, and makes it if it is missing; --quick takes the
 models before play.
 The problems are the held-out embedded ones; at each checkpoint of the run, its generator writes four programs for each
-problem. One of them is taken: the first (pass@1), or the one with the most votes (evaluation/choosing.py) on the
+problem. One of them is taken: the first (pass@1), or the one with the most votes (sparring/evaluation/choosing.py) on the
 discriminator's tests, on the same number of tests on random inputs, or on the inputs of the problem's own baseline
 tests (a majority of outputs, without their expected values). Any: whether one of the four is right, the upper bound of
 any choice.
@@ -23,22 +23,22 @@ from typing import Any
 from actors.settings import ENGINES
 from benchmarks.experiments.runs import sparring_runs
 from benchmarks.report import arguments, publish
-from core.interfaces import Sandbox
-from core.play import GENERATOR
-from core.problem import Problem
-from core.verdict import Limits
-from embedded.grammar import Spec
-from embedded.problems import embedded_problems, embedded_specs
-from embedded.sampling import bland_input
-from embedded.teaching import SHIPPED
-from evaluation.choosing import votes
-from evaluation.intervals import intervals
-from evaluation.solving import Tester
-from evaluation.writing import PolicyWriter
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
-from runtime.model import loaded, open_model
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import Sandbox
+from sparring.core.play import GENERATOR
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits
+from sparring.embedded.grammar import Spec
+from sparring.embedded.problems import embedded_problems, embedded_specs
+from sparring.embedded.sampling import bland_input
+from sparring.embedded.teaching import SHIPPED
+from sparring.evaluation.choosing import votes
+from sparring.evaluation.intervals import intervals
+from sparring.evaluation.solving import Tester
+from sparring.evaluation.writing import PolicyWriter
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
+from sparring.runtime.model import loaded, open_model
 
 PROGRAMS, SUITES = 4, 1
 LIMITS = Limits()

@@ -6,7 +6,7 @@ problems; compared are the suites of trained discriminators, of the one before t
 
 The first command takes a run of the recipe `embedded` for each seed, and makes those that are missing. --checkpoint may
 be repeated, once for each seed of a run. --untrained defaults to the recipe's discriminator before play.
-Bugs: mutants of the syntax tree that the sandbox can tell from the reference (`evaluation.mutants`). Most are coarse,
+Bugs: mutants of the syntax tree that the sandbox can tell from the reference (`sparring.evaluation.mutants`). Most are coarse,
 and any input shows them; --operators comparison boolean keeps only those that need well-chosen inputs.
 kill@k: the probability that one of k suites fails a bug, mean over a problem's bugs, then over problems; five suites
 are written for each problem.
@@ -33,19 +33,19 @@ from benchmarks.experiments.runs import sparring_runs, writer
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
-from core.interfaces import Sandbox, SandboxKind
-from core.problem import Problem
-from core.seeding import derive_seed
-from embedded.grammar import Spec
-from embedded.problems import embedded_problems, embedded_specs
-from embedded.sampling import Input, bland_input, edge_input
-from evaluation.intervals import intervals, print_table
-from evaluation.mutants import OPERATORS, Mutant, seeded_bugs
-from evaluation.writing import write_suites
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
-from games.suite_scores import discriminator_scores, mean_kill_at_k
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import Sandbox, SandboxKind
+from sparring.core.problem import Problem
+from sparring.core.seeding import derive_seed
+from sparring.embedded.grammar import Spec
+from sparring.embedded.problems import embedded_problems, embedded_specs
+from sparring.embedded.sampling import Input, bland_input, edge_input
+from sparring.evaluation.intervals import intervals, print_table
+from sparring.evaluation.mutants import OPERATORS, Mutant, seeded_bugs
+from sparring.evaluation.writing import write_suites
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
+from sparring.games.suite_scores import discriminator_scores, mean_kill_at_k
 
 SUITES = 5
 
@@ -209,7 +209,7 @@ def main() -> None:
     config = load_run(["--config", recipe])[0].to_config()
     untrained = options.untrained
     if untrained is None:
-        from embedded.teaching import ensure_embedded
+        from sparring.embedded.teaching import ensure_embedded
 
         untrained = ensure_embedded(["discriminator"], config.game, config.warm_start)["discriminator"]
     if not options.checkpoint:

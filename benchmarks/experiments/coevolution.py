@@ -10,7 +10,7 @@ kills: the share of the wrong programs of the column's generator that a suite of
 program is wrong if it fails a hidden test.
 survival: the share of all programs of the row's generator that pass every suite of the column's discriminator.
 Later discriminators should find more in each column of the first table, later generators survive more in each column of
-the second. Ratings of all generations come from the same games (evaluation/league.py). `python -m scripts.league` does
+the second. Ratings of all generations come from the same games (sparring/evaluation/league.py). `python -m sparring league` does
 this for any single run.
 The first command takes a run of the recipe `embedded` for each seed, and makes those that are missing; --quick makes a
 short run of the debug recipe.
@@ -29,13 +29,13 @@ from typing import get_args
 from benchmarks.experiments.runs import SHORT, finished_run, sparring_runs
 from benchmarks.report import arguments, write
 from configs.schema import Config
-from core.interfaces import SandboxKind
-from embedded.problems import embedded_problems
-from embedded.teaching import ensure_embedded
-from evaluation.intervals import interval, print_table
-from evaluation.league import CrossPlay, games_of_meeting, kill_rate, ratings, survival_rate
-from runtime.league import Effort, Member, meetings_of, read_config
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import SandboxKind
+from sparring.embedded.problems import embedded_problems
+from sparring.embedded.teaching import ensure_embedded
+from sparring.evaluation.intervals import interval, print_table
+from sparring.evaluation.league import CrossPlay, games_of_meeting, kill_rate, ratings, survival_rate
+from sparring.runtime.league import Effort, Member, meetings_of, read_config
 
 
 def generations(run: Path, config: Config) -> list[Member]:

@@ -22,12 +22,12 @@ from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.experiments.sparring import write_problems
 from benchmarks.report import arguments, write
 from configs.load import load_run
-from core.problem import Problem
-from embedded.grid_tasks import grid_problems, random_task
-from embedded.teaching import ensure_embedded
-from evaluation.intervals import interval, print_table
-from problems.grids import compact_description, to_problem
-from tracking.rows import read_rows
+from sparring.core.problem import Problem
+from sparring.embedded.grid_tasks import grid_problems, random_task
+from sparring.embedded.teaching import ensure_embedded
+from sparring.evaluation.intervals import interval, print_table
+from sparring.problems.grids import compact_description, to_problem
+from sparring.tracking.rows import read_rows
 
 HELD_OUT = 300
 LARGE, SMALL = ["--learning-rate", "1.5e-4"], ["--learning-rate", "3e-5"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.report import arguments, write
-from evaluation.intervals import print_table
+from sparring.evaluation.intervals import print_table
 
 SCORES = {
     "grpo_code_execution": ("sampled_reward", "reward", "pass_at_1", "generator_pass_rate"),

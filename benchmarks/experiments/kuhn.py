@@ -24,9 +24,9 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.report import arguments, write
-from evaluation.intervals import Interval, intervals, print_table
-from games.boards import kuhn
 from learners.advantages.rae import RoleBaselines
+from sparring.evaluation.intervals import Interval, intervals, print_table
+from sparring.games.boards import kuhn
 
 Estimator = Literal["shared", "reinforce_pp", "rae"]
 Opponents = Literal["self", "history", "pfsp"]

@@ -1,5 +1,5 @@
 """What is a league for? Rock-paper-scissors in which a win by rock pays double, a table of three logits, REINFORCE by
-plain gradient steps, and the opponents of curriculum/opponents.py.
+plain gradient steps, and the opponents of sparring/curriculum/opponents.py.
 
     python -m benchmarks.experiments.league
 
@@ -23,9 +23,9 @@ import numpy as np
 
 from benchmarks.experiments.kuhn import probabilities
 from benchmarks.report import arguments, write
-from curriculum.opponents import OpponentMix, Opponents
-from evaluation.intervals import Interval, intervals, print_table
-from games.rps.payoffs import MOVES, payoff
+from sparring.curriculum.opponents import OpponentMix, Opponents
+from sparring.evaluation.intervals import Interval, intervals, print_table
+from sparring.games.rps.payoffs import MOVES, payoff
 
 EDGE = 2.0
 CYCLIC = np.array([[payoff(mine, other, EDGE) for other in MOVES] for mine in MOVES])

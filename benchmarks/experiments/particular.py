@@ -24,9 +24,9 @@ from random import Random
 
 from benchmarks.experiments.sparring import FROZEN, STATIC, compare, on_files
 from benchmarks.report import arguments, write
-from embedded.grammar import Spec
-from embedded.problems import asserts, embedded_problems, embedded_specs
-from embedded.sampling import Input, bland_input, edge_input
+from sparring.embedded.grammar import Spec
+from sparring.embedded.problems import asserts, embedded_problems, embedded_specs
+from sparring.embedded.sampling import Input, bland_input, edge_input
 
 ARMS = {
     "adversarial": [],

@@ -4,7 +4,7 @@ tables, so that a run takes seconds: the map shows where to look with real model
 
     python -m benchmarks.experiments.phase_diagram
 
-The generator has a probability for each of its misconceptions (embedded/misconceptions.py): one for all problems, one
+The generator has a probability for each of its misconceptions (sparring/embedded/misconceptions.py): one for all problems, one
 per type of function, one per structure, or one per problem (SHARED). The discriminator has, per kind of function,
 probabilities of ways to draw an input (WAYS); at first most of the probability is on inputs on which hardly any mistake
 shows. Both learn by REINFORCE with the group's mean as baseline. Each step plays some problems: all programs against
@@ -34,12 +34,12 @@ from random import Random
 from typing import Any
 
 from benchmarks.report import arguments, write
-from embedded.grammar import Kind, Op, Spec, code, structure
-from embedded.misconceptions import MISCONCEPTIONS, Misconception
-from embedded.problems import embedded_specs
-from embedded.sampling import Input, bland_input, edge_input
-from embedded.traces import weak_input
-from evaluation.intervals import Interval, interval, print_table
+from sparring.embedded.grammar import Kind, Op, Spec, code, structure
+from sparring.embedded.misconceptions import MISCONCEPTIONS, Misconception
+from sparring.embedded.problems import embedded_specs
+from sparring.embedded.sampling import Input, bland_input, edge_input
+from sparring.embedded.traces import weak_input
+from sparring.evaluation.intervals import Interval, interval, print_table
 
 ATTEMPTS, SUITES, TESTS = 8, 8, 3
 RUNS = SUITES * TESTS

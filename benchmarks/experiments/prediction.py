@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.report import arguments, write
-from evaluation.intervals import interval, print_table
+from sparring.evaluation.intervals import interval, print_table
 
 TAUGHT = (600, 2400, 9600)
 """Supervised steps of 48 programs with their outputs. The first value is the recipe's."""

@@ -25,14 +25,14 @@ from benchmarks.experiments.sparring import compare
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
-from embedded.problems import embedded_problems, embedded_specs
-from embedded.sampling import run_reference
-from embedded.teaching import ensure_embedded
-from embedded.traces import weak_input
-from evaluation.intervals import print_table
-from evaluation.writing import write_suites
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
+from sparring.embedded.problems import embedded_problems, embedded_specs
+from sparring.embedded.sampling import run_reference
+from sparring.embedded.teaching import ensure_embedded
+from sparring.embedded.traces import weak_input
+from sparring.evaluation.intervals import print_table
+from sparring.evaluation.writing import write_suites
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
 
 _PROBLEMS, _SUITES = 100, 5
 """Number of problems on which asserts are counted, and of suites for each."""

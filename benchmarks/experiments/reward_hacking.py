@@ -1,4 +1,4 @@
-"""How does a discriminator exploit a reward if it can? Each guard of `games.multistage.rewards` is removed in turn.
+"""How does a discriminator exploit a reward if it can? Each guard of `sparring.games.multistage.rewards` is removed in turn.
 
     python -m benchmarks.experiments.reward_hacking
 
@@ -13,7 +13,7 @@ honest test earns anything then.
 Guarded: the default rules with as many slots as a suite may have tests, as in the shipped recipes; the other arms
 differ from it by one thing, or by what their names give. `slots 1` is the default of the class RewardRules, and exactly
 R0. w: validity_weight. slow: the probability that a program exceeds the time limit on a slow test, otherwise 0.7.
-Against perfect programs p over all tests pays v (1 - v), which is largest at v = 0.5 (games/multistage/rewards.py); if
+Against perfect programs p over all tests pays v (1 - v), which is largest at v = 0.5 (sparring/games/multistage/rewards.py); if
 slow tests are possible, which are valid but count for a share 1 - s of the programs only, it pays
 v (1 - v) / (1 - s v): at s = 0.7, this is largest at v = 0.65.
 All arms are measured alike, whatever they reward: validity and duplicates are shares of the tests written.
@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import arguments, write
-from core.verdict import Limits, Status, Verdict
-from evaluation.intervals import Interval, intervals, print_table
-from games.multistage.rewards import RewardRules, SuiteFacts, discriminator_reward, outcome
+from sparring.core.verdict import Limits, Status, Verdict
+from sparring.evaluation.intervals import Interval, intervals, print_table
+from sparring.games.multistage.rewards import RewardRules, SuiteFacts, discriminator_reward, outcome
 
 ACTIONS = ("hard", "easy", "invalid", "duplicate", "slow", "stop")
 HARD, EASY, INVALID, DUPLICATE, SLOW, STOP = range(len(ACTIONS))

@@ -11,8 +11,8 @@ from typing import Any
 from actors.settings import TransformersEngineSettings
 from configs.load import load_run
 from configs.schema import Config
-from evaluation.writing import PolicyWriter
-from runtime.model import loaded, open_model
+from sparring.evaluation.writing import PolicyWriter
+from sparring.runtime.model import loaded, open_model
 
 SHORT = ["--curriculum.stages", "1", "--n-discriminator-steps", "1", "--n-generator-steps", "1"]
 SHORT += ["--k-alternating-steps", "1", "--curriculum.problems-per-step", "2", "--curriculum.attempts", "2"]

@@ -22,10 +22,10 @@ from typing import Any
 from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of
 from benchmarks.report import arguments, write
 from configs.load import load_run
-from core.problem import Problem
-from embedded.problems import embedded_problems, with_random_tests
-from embedded.teaching import ensure_embedded
-from evaluation.intervals import print_table
+from sparring.core.problem import Problem
+from sparring.embedded.problems import embedded_problems, with_random_tests
+from sparring.embedded.teaching import ensure_embedded
+from sparring.evaluation.intervals import print_table
 
 FROZEN = ["--curriculum.frozen-players", "discriminator"]
 STATIC = [*FROZEN, "--curriculum.frozen-suites", "0", "--game.baseline-in-reward"]

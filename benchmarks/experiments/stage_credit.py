@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import arguments, write
-from evaluation.intervals import Interval, interval, intervals, print_table
 from learners.advantages.dr_grpo import dr_grpo
 from learners.advantages.grpo import grpo
 from learners.advantages.tree import branch_values
+from sparring.evaluation.intervals import Interval, interval, intervals, print_table
 
 STAGES = 5
 RIGHT = 0

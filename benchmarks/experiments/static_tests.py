@@ -8,10 +8,10 @@ from collections.abc import Callable
 from random import Random
 
 from benchmarks.report import arguments, publish
-from embedded.grammar import Spec
-from embedded.misconceptions import misconceive
-from embedded.problems import embedded_specs
-from embedded.sampling import Input, bland_input, edge_input, run_reference
+from sparring.embedded.grammar import Spec
+from sparring.embedded.misconceptions import misconceive
+from sparring.embedded.problems import embedded_specs
+from sparring.embedded.sampling import Input, bland_input, edge_input, run_reference
 
 Tests = Callable[[Spec, Random], list[Input]]
 

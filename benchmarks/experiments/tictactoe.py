@@ -28,16 +28,16 @@ from benchmarks.experiments.kuhn import DECAY, SNAPSHOT_EVERY
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.report import arguments, write
 from configs.load import load_run
-from core.interfaces import Message, PromptFormat
-from embedded.boards import lesson
-from embedded.lessons import Demonstration
-from embedded.model import build_model, build_tokenizer
-from embedded.supervised import train_supervised
-from evaluation.intervals import intervals, print_table
-from games.boards.positions import TicTacToe, best_moves
-from games.boards.rules import TicTacToeRules
-from games.prompts import END, MARKER_TOKENS, PAD, format_for
 from learners.advantages.rae import RoleBaselines
+from sparring.core.interfaces import Message, PromptFormat
+from sparring.embedded.boards import lesson
+from sparring.embedded.lessons import Demonstration
+from sparring.embedded.model import build_model, build_tokenizer
+from sparring.embedded.supervised import train_supervised
+from sparring.evaluation.intervals import intervals, print_table
+from sparring.games.boards.positions import TicTacToe, best_moves
+from sparring.games.boards.rules import TicTacToeRules
+from sparring.games.prompts import END, MARKER_TOKENS, PAD, format_for
 
 BATCH = 384
 """Matches per step, as in the recipe."""

@@ -28,19 +28,19 @@ from typing import Any
 from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of, writer
 from benchmarks.report import arguments, write
 from configs.load import load_run
-from core.interfaces import Sandbox
-from core.play import DISCRIMINATOR
-from core.problem import Problem
-from core.seeding import derive_seed
-from embedded.grammar import Spec
-from embedded.problems import embedded_problems, embedded_specs
-from embedded.sampling import bland_input, edge_input
-from embedded.traces import flawed_trace
-from evaluation.intervals import interval, print_table
-from evaluation.mutants import Mutant, non_equivalent, seeded_bugs
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import Sandbox
+from sparring.core.play import DISCRIMINATOR
+from sparring.core.problem import Problem
+from sparring.core.seeding import derive_seed
+from sparring.embedded.grammar import Spec
+from sparring.embedded.problems import embedded_problems, embedded_specs
+from sparring.embedded.sampling import bland_input, edge_input
+from sparring.embedded.traces import flawed_trace
+from sparring.evaluation.intervals import interval, print_table
+from sparring.evaluation.mutants import Mutant, non_equivalent, seeded_bugs
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
 
 ARMS: dict[str, list[str]] = {
     "problem": [],

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Judged(NamedTuple):
-    """The fields of core.verdict.Verdict. As JSON they are a list."""
+    """The fields of sparring.core.verdict.Verdict. As JSON they are a list."""
 
     status: str
     value: str | None = None

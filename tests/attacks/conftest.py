@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Set
 
 import pytest
 
-from core.interfaces import SandboxFailure
-from core.verdict import Limits, Status, Verdict
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.verdict import Limits, Status, Verdict
 from tests.attacks.not_held import NOT_HELD
 from tests.sandboxes import kind  # noqa: F401  (a fixture)
 

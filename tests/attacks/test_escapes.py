@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import Status
+from sparring.core.verdict import Status
 
 OTHERS = """
 import ctypes, fcntl, os, resource, signal

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import KnownTest, ReferenceTest, Status, known_by
 from sandbox_workers.local import LocalSandbox
+from sparring.core.verdict import KnownTest, ReferenceTest, Status, known_by
 from tests.attacks.conftest import judge
 
 WRONG, ERROR = Status.WRONG_ANSWER, Status.RUNTIME_ERROR

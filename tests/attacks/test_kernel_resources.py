@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import Status
+from sparring.core.verdict import Status
 
 WRONG, ERROR = Status.WRONG_ANSWER, Status.RUNTIME_ERROR
 TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.verdict import Verdict
 from sandbox_workers.local import LocalSandbox
+from sparring.core.verdict import Verdict
 
 HONEST = "import time\ndef g(x): time.sleep(0.05); return x"
 UNTIL = (

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import Status
+from sparring.core.verdict import Status
 
 PASSED, WRONG, ERROR = Status.PASSED, Status.WRONG_ANSWER, Status.RUNTIME_ERROR
 SYNTAX, TIME, MEMORY, OUTPUT = (

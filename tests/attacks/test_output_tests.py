@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from core.verdict import OutputTest, Status, Verdict
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
+from sparring.core.verdict import OutputTest, Status, Verdict
 from tests.attacks.conftest import AMPLE, LIMITS
 
 ENDED, WRONG = "the program ended before the test's code did", "other output than expected"

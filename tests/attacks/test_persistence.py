@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import Status
+from sparring.core.verdict import Status
 
 TOUCH = "def f():\n    try: leave(); return 'left'\n    except Exception: return 'refused'\n"
 # first program (its f() leaves something), what the next program's f() looks for, and what it finds

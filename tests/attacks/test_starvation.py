@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import Status
+from sparring.core.verdict import Status
 
 TIME, MEMORY = Status.TIME_LIMIT, Status.MEMORY_LIMIT
 ANSWER = "assert f(1) == 2"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import Status
+from sparring.core.verdict import Status
 
 # Calls are (number, arguments ...), numbers of x86-64; `reached` lists those that nothing refused.
 SYSTEM_CALLS = """

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from core.verdict import Status
+from sparring.core.verdict import Status
 
 WRONG, ERROR, OUTPUT = Status.WRONG_ANSWER, Status.RUNTIME_ERROR, Status.OUTPUT_LIMIT
 ANSWER = "assert f(1) == 2"

@@ -5,8 +5,8 @@ from random import Random
 from typing import Any
 
 from benchmarks.scale import Sleeping
-from core.play import PlayRequest
-from core.seeding import derive_seed
+from sparring.core.play import PlayRequest
+from sparring.core.seeding import derive_seed
 
 
 class Playing(Sleeping):

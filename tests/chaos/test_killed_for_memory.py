@@ -16,11 +16,11 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import OutOfMemoryError
 
-from core.endings import in_words, killed_for_memory
-from core.errors import OutOfMemory
 from learners import train_loop
 from learners.settings import MICROBATCH_TOKENS
 from learners.train_spec import LearnerSpec
+from sparring.core.endings import in_words, killed_for_memory
+from sparring.core.errors import OutOfMemory
 from tests.chaos.test_learner_killed import (  # noqa: F401 - fixtures
     PATIENCE_S,
     batch,

@@ -20,9 +20,6 @@ import ray
 from ray.exceptions import RayError
 from safetensors.torch import load_file
 
-from core.arrays import sealed
-from core.batch import Batch, BatchSpec, CompletionSpan, Sample, SampleSpec, TokenSelection, Transcript
-from core.weights import WeightUpdate, digest_of, joined
 from learners import checkpoints, train_loop
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
 from learners.mailbox import LearnerFailed
@@ -30,7 +27,18 @@ from learners.schedule import Constant
 from learners.settings import LearnerSettings, LoraSettings
 from learners.train_loop import RayLearner, TrainRun
 from learners.train_spec import LearnerSpec
-from runtime.cluster import for_the_user
+from sparring.core.arrays import sealed
+from sparring.core.batch import (
+    Batch,
+    BatchSpec,
+    CompletionSpan,
+    Sample,
+    SampleSpec,
+    TokenSelection,
+    Transcript,
+)
+from sparring.core.weights import WeightUpdate, digest_of, joined
+from sparring.runtime.cluster import for_the_user
 from tests.learning import VOCABULARY, Tokenizer, one_torch_thread, save_tiny_model
 
 PATIENCE_S = 180

@@ -19,9 +19,9 @@ from ray._private.state import actors as known_actors
 from actors.rollout import RayRollouts
 from benchmarks.scale import ATTEMPTS, TOKENS, an_update, sleeping_parts
 from configs.load import load_run
-from core.play import POLICIES
 from driver import train
-from runtime.session import open_session
+from sparring.core.play import POLICIES
+from sparring.runtime.session import open_session
 from tests.chaos.sleeping import Playing
 from tests.integration.conftest import rows_of
 from tests.integration.test_resume import learned
@@ -58,7 +58,7 @@ def play(rollouts: RayRollouts, run: Path) -> None:
         "--k-alternating-steps", str(STEPS), "--curriculum.problems-per-step", str(PROBLEMS), "--checkpoint.every", "2",
     ])  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runtime.cluster.cluster_parts", partial(sleeping_parts, rollouts))
+        patch.setattr("sparring.runtime.cluster.cluster_parts", partial(sleeping_parts, rollouts))
         with open_session(asked, recipe) as session:
             train(session)
 

@@ -13,8 +13,8 @@ from ray.cluster_utils import Cluster
 from ray.experimental import get_object_locations
 
 from actors.rollout import RayRollouts
-from core.play import PlayRequest, PlayResult
-from core.problem import Problem
+from sparring.core.play import PlayRequest, PlayResult
+from sparring.core.problem import Problem
 from tests.ray_clusters import start_cluster
 
 pytestmark = pytest.mark.slow

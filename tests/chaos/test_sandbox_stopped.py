@@ -10,8 +10,8 @@ import pytest
 import ray
 
 from actors.watching import end
-from core.verdict import Status
 from sandbox_workers import pool
+from sparring.core.verdict import Status
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from torch.distributed.checkpoint import HuggingFaceStorageWriter
 
-from core.batch import Batch
 from learners import checkpoints, files
 from learners.checkpoints import CheckpointStore, read_checkpoint
 from learners.learner import Learner
 from learners.settings import LearnerSettings
 from learners.state import begin_save, load_learner, save_learner
+from sparring.core.batch import Batch
 from tests.learning import Tokenizer, one_torch_thread, random_samples, save_tiny_model
 
 SETTINGS = LearnerSettings.model_validate({"estimator": {"kind": "gae"}, "minibatch_samples": 6})

@@ -12,23 +12,23 @@ from typing import get_args
 import pytest
 
 from configs.schema import Config
-from core.episode import Episode
-from core.interfaces import Player, PromptFormat, Sampling, Sandbox, SandboxFailure
-from core.play import PlayResult, usage_of
-from core.problem import Problem
-from core.seeding import derive_seed
-from core.verdict import Limits
-from embedded.model import build_tokenizer
-from games import GameRules
-from games.prompts import END, MARKER_TOKENS, PAD, ChatFormat, TaggedFormat
-from games.rules import Rules
-from runtime.problem_sets import load_splits
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
+from sparring.core.episode import Episode
+from sparring.core.interfaces import Player, PromptFormat, Sampling, Sandbox, SandboxFailure
+from sparring.core.play import PlayResult, usage_of
+from sparring.core.problem import Problem
+from sparring.core.seeding import derive_seed
+from sparring.core.verdict import Limits
+from sparring.embedded.model import build_tokenizer
+from sparring.games import GameRules
+from sparring.games.prompts import END, MARKER_TOKENS, PAD, ChatFormat, TaggedFormat
+from sparring.games.rules import Rules
+from sparring.runtime.problem_sets import load_splits
+from sparring.tracking.step import episode_metrics, require_some_judged
 from tests import your_own_game
 from tests.contracts.test_sandbox_contract import require
 from tests.playing import Breaking, ScriptedPolicy, sample_of
-from tracking.step import episode_metrics, require_some_judged
 
 SHIPPED: tuple[GameRules, ...] = tuple(kind() for kind in get_args(get_args(GameRules)[0]))
 RULES: tuple[Rules, ...] = (*SHIPPED, your_own_game.module().RegexRules())

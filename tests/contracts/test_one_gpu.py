@@ -14,14 +14,14 @@ import pytest
 import driver
 from actors.episodes import EpisodeRunner, PolicyClient
 from actors.settings import VllmEngineSettings
-from core.interfaces import EngineFailure, Sampling
-from core.play import PlayRequest
-from core.problem import Problem
-from core.weights import WeightUpdate, digest_of
-from runtime.local import LocalRollouts
 from sandbox_workers.nothing import NoSandbox
+from sparring.core.interfaces import EngineFailure, Sampling
+from sparring.core.play import PlayRequest
+from sparring.core.problem import Problem
+from sparring.core.weights import WeightUpdate, digest_of
+from sparring.runtime.local import LocalRollouts
+from sparring.tracking.clock import Clock
 from tests.playing import Letters, letters
-from tracking.clock import Clock
 
 pytestmark = pytest.mark.vllm
 WEIGHTS, CACHE, HELD, UPDATE = 30, 40, 10, 50
@@ -141,7 +141,7 @@ class OneQuestion:
 
 
 class OneGpu:
-    """As runtime/local.py puts it together: the engine first, then learners."""
+    """As sparring/runtime/local.py puts it together: the engine first, then learners."""
 
     def __init__(self, card: Card, settings: VllmEngineSettings, loop: asyncio.Runner) -> None:
         from actors.vllm_policy import VllmPolicy

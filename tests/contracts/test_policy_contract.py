@@ -16,17 +16,17 @@ from transformers import PreTrainedModel
 from actors.episodes import EpisodeRunner, PolicyClient
 from actors.settings import TransformersEngineSettings, VllmEngineSettings
 from actors.transformers_policy import TransformersPolicy
-from core.episode import Completion, FinishReason
-from core.interfaces import EngineFailure, Policy, Sampling
-from core.play import PlayRequest
-from core.seeding import derive_seed
-from core.weights import PublishError, WeightUpdate, check_receipt, digest_of
-from embedded.model import build_model, build_tokenizer
-from games.prompts import END, MARKER_TOKENS, PAD
-from games.rules import match
 from learners.models import score_tokens
 from learners.packing import row_of
 from sandbox_workers.nothing import NoSandbox
+from sparring.core.episode import Completion, FinishReason
+from sparring.core.interfaces import EngineFailure, Policy, Sampling
+from sparring.core.play import PlayRequest
+from sparring.core.seeding import derive_seed
+from sparring.core.weights import PublishError, WeightUpdate, check_receipt, digest_of
+from sparring.embedded.model import build_model, build_tokenizer
+from sparring.games.prompts import END, MARKER_TOKENS, PAD
+from sparring.games.rules import match
 from tests.learning import export
 from tests.playing import Letters, ScriptedPolicy, letters
 

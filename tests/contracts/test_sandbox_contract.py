@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from actors.watching import end
-from core.interfaces import Sandbox
-from core.verdict import Limits, OutputTest, Status, Verdict
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import Sandbox
+from sparring.core.verdict import Limits, OutputTest, Status, Verdict
 from tests.sandboxes import require
 
 QUICK = Limits(cpu_s=0.5, wall_s=3.0, memory_mb=128, output_kb=16)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from core.interfaces import SandboxFailure
-from core.verdict import Limits, OutputTest, Status, Verdict
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.verdict import Limits, OutputTest, Status, Verdict
 from tests.sandboxes import require
 
 QUICK = Limits(cpu_s=1.0, wall_s=6.0, memory_mb=128, output_kb=16)

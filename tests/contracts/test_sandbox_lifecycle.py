@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from actors.watching import end
-from core.verdict import Limits
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
+from sparring.core.verdict import Limits
 from tests.sandboxes import require
 
 ROOT = Path(__file__).parents[2]

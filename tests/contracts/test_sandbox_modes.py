@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.verdict import Limits, OutputTest, ReferenceTest
 from sandbox_workers.jobs import Backend, Job, SandboxUnavailable
 from sandbox_workers.namespace_backend import NamespaceBackend, Privilege, find_way
 from sandbox_workers.process_backend import ProcessBackend
+from sparring.core.verdict import Limits, OutputTest, ReferenceTest
 
 QUICK = Limits(cpu_s=0.5, wall_s=3.0, memory_mb=128, output_kb=16, processes=100)
 

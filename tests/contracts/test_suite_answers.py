@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from core.problem import Problem
-from games.multistage.emitted import InputLimits, parse_suite
+from sparring.core.problem import Problem
+from sparring.games.multistage.emitted import InputLimits, parse_suite
 
 ANSWERS = [
     json.loads(line)

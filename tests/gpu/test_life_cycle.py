@@ -7,10 +7,10 @@ import pytest
 
 from actors.settings import TransformersEngineSettings
 from actors.transformers_policy import TransformersPolicy
-from core.interfaces import Sampling
-from core.weights import check_receipt
 from learners.learner import Learner
 from learners.settings import LearnerSettings
+from sparring.core.interfaces import Sampling
+from sparring.core.weights import check_receipt
 from tests.gpu.conftest import taken
 from tests.learning import batch, random_samples, tiny_model
 

@@ -1,4 +1,4 @@
-"""What a learner takes at its height is what the memory plan says (runtime/memory_plan.py)."""
+"""What a learner takes at its height is what the memory plan says (sparring/runtime/memory_plan.py)."""
 
 import gc
 import math
@@ -17,7 +17,7 @@ from benchmarks.learner import SHAPES, make_batch, make_model
 from learners.learner import Learner
 from learners.parallel import WorkerGroup
 from learners.settings import LearnerSettings
-from runtime.memory_plan import GB, learner_parts, shape_of
+from sparring.runtime.memory_plan import GB, learner_parts, shape_of
 from tests.learning import Live
 
 SMALL: dict[str, Any] = {

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from core.interfaces import SandboxKind
-from core.verdict import ReferenceTest, Test, Verdict, known_by
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import SandboxKind
+from sparring.core.verdict import ReferenceTest, Test, Verdict, known_by
 from tests.honest.jobs import LIMITS, Job, read_corpus
 from tests.honest.products import products
 from tests.sandboxes import kinds, require

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.verdict import Limits, OutputTest, Test
+from sparring.core.verdict import Limits, OutputTest, Test
 
 CORPUS = Path(__file__).parent / "corpus"
 LIMITS = Limits(wall_s=16.0, cpu_s=4.0)

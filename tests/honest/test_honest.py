@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from core.verdict import OutputTest, Status, Verdict
 from sandbox_workers.languages import UnknownLanguage
+from sparring.core.verdict import OutputTest, Status, Verdict
 from tests.honest import plain
 from tests.honest.conftest import GENERATED, JOBS, WRITTEN, Judged, Judgement
 from tests.honest.jobs import Job

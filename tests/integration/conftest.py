@@ -20,10 +20,10 @@ from typing import Any
 import psutil
 import pytest
 
-from embedded.problems import embedded_problems
-from embedded.teaching import SHIPPED
-from problems.loader import load_problems
 from sandbox_workers.jobs import SandboxUnavailable
+from sparring.embedded.problems import embedded_problems
+from sparring.embedded.teaching import SHIPPED
+from sparring.problems.loader import load_problems
 from tests.datasets import problem_file
 
 # A process that a shell starts in the background ignores Ctrl-C, and so would all processes that the tests start.
@@ -331,12 +331,12 @@ def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pipeline."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from embedded.model import build_tokenizer
+    from sparring.embedded.model import build_tokenizer
 
     directory = tmp_path_factory.mktemp("chat_model")
     texts = [
         f"{p.description} {p.reference_solution}"
-        for p in load_problems(ROOT / "problems" / "example_problems.json")
+        for p in load_problems(ROOT / "sparring" / "problems" / "example_problems.json")
     ]
     markers = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     tokenizer = build_tokenizer(texts, markers, "<|endoftext|>", "<|im_end|>")

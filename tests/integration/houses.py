@@ -7,10 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = (
-    "actors", "configs", "core", "curriculum", "embedded", "evaluation", "games", "learners", "problems", "runtime",
-    "sandbox_workers", "scripts", "tracking", "docker",
-)  # fmt: skip
+ROOMS = ("actors", "configs", "learners", "sandbox_workers", "sparring", "docker")
 
 
 def copy_house(house: Path) -> Path:

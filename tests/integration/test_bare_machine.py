@@ -28,7 +28,7 @@ JOBS = "".join(
 )
 TRUSTED = """
 import asyncio, sys
-from core.verdict import Limits
+from sparring.core.verdict import Limits
 from sandbox_workers.local import LocalSandbox
 with LocalSandbox("auto", trusted=True, limits=Limits(cpu_s=0.2)) as sandbox:
     print(sandbox.description)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "problems" / "example_problems.json"
+EXAMPLES = Path(__file__).resolve().parents[2] / "sparring" / "problems" / "example_problems.json"
 
 
 def test_r0s_flags_train_two_chat_models(drive, chat_model: Path, tmp_path: Path) -> None:

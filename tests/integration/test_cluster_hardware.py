@@ -6,10 +6,10 @@ import pytest
 import ray
 import torch
 
-import runtime.cluster
+import sparring.runtime.cluster
 from configs.schema import Config
-from runtime.cluster import ClusterTooSmall, detect_on_cluster
-from runtime.hardware import detect
+from sparring.runtime.cluster import ClusterTooSmall, detect_on_cluster
+from sparring.runtime.hardware import detect
 
 pytestmark = [
     pytest.mark.slow,
@@ -44,6 +44,6 @@ def test_a_node_with_a_gpu_is_asked_and_one_that_is_taken_is_waited_for(cluster,
 
     greedy = Greedy.remote()
     assert ray.get(greedy.ready.remote())
-    monkeypatch.setattr(runtime.cluster, "_PATIENCE_S", 2)
+    monkeypatch.setattr(sparring.runtime.cluster, "_PATIENCE_S", 2)
     with pytest.raises(ClusterTooSmall, match="none of the cluster's 2 GPUs was free for 2 s"):
         detect_on_cluster(Config())

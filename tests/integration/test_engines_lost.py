@@ -18,12 +18,12 @@ import ray
 from actors import watching
 from actors.engines import EngineActor, RemotePolicy
 from actors.rollout import REPLACEMENTS, RayRollouts
-from core.episode import Completion, FinishReason
-from core.errors import RunFailed
-from core.interfaces import EngineFailure, Sampling
-from core.play import PlayRequest, PlayResult
-from core.problem import Problem
-from core.weights import PublishReceipt, WeightUpdate
+from sparring.core.episode import Completion, FinishReason
+from sparring.core.errors import RunFailed
+from sparring.core.interfaces import EngineFailure, Sampling
+from sparring.core.play import PlayRequest, PlayResult
+from sparring.core.problem import Problem
+from sparring.core.weights import PublishReceipt, WeightUpdate
 
 POLICIES = ("generator", "discriminator")
 ASKED = Sampling(max_tokens=1, stop_token_ids=())

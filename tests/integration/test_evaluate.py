@@ -1,4 +1,4 @@
-"""scripts/evaluate.py as a user runs it, in the sandbox of the product."""
+"""sparring/cli/evaluate.py as a user runs it, in the sandbox of the product."""
 
 import json
 import os
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from configs.evaluate import EvaluateOptions
-from embedded.model import build_model, build_tokenizer
-from embedded.problems import embedded_problems
-from games.prompts import END, MARKER_TOKENS, PAD
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.languages import UnknownLanguage
-from scripts.evaluate import evaluate
+from sparring.cli.evaluate import evaluate
+from sparring.embedded.model import build_model, build_tokenizer
+from sparring.embedded.problems import embedded_problems
+from sparring.games.prompts import END, MARKER_TOKENS, PAD
 from tests.datasets import DATA
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def test_as_a_file_a_model_writes_programs(raw_model: Path, tmp_path: Path) -> None:
     done = run(
-        "scripts/evaluate.py", "--dataset", "embedded", "--problems", 2, "--policy", raw_model,
+        "sparring/cli/evaluate.py", "--dataset", "embedded", "--problems", 2, "--policy", raw_model,
         "--engine", "transformers", "--max-tokens", 12, "--samples", 2, "--pass-at", 2,
         "--json", tmp_path / "out.json",
     )  # fmt: skip
@@ -81,7 +81,7 @@ def test_as_a_file_a_model_writes_programs(raw_model: Path, tmp_path: Path) -> N
 
 def test_as_a_module_a_model_writes_suites(raw_model: Path) -> None:
     done = run(
-        "-m", "scripts.evaluate", "--dataset", "embedded", "--problems", 1, "--discriminator", raw_model,
+        "-m", "sparring", "evaluate", "--dataset", "embedded", "--problems", 1, "--discriminator", raw_model,
         "--engine", "transformers", "--max-tokens", 12, "--suites", 2, "--mutants", 3,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -90,6 +90,6 @@ def test_as_a_module_a_model_writes_suites(raw_model: Path) -> None:
 
 
 def test_what_is_no_model_is_said_in_one_line(tmp_path: Path) -> None:
-    done = run("-m", "scripts.evaluate", "--dataset", "embedded", "--policy", tmp_path)
+    done = run("-m", "sparring", "evaluate", "--dataset", "embedded", "--policy", tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert f"--policy {tmp_path}: cannot be loaded" in done.stderr

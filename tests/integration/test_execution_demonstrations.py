@@ -3,10 +3,10 @@
 import asyncio
 from random import Random
 
-from core.verdict import Status, Verdict
-from embedded.code_execution import Execution, program_that
-from embedded.problems import embedded_specs
 from sandbox_workers.local import LocalSandbox
+from sparring.core.verdict import Status, Verdict
+from sparring.embedded.code_execution import Execution, program_that
+from sparring.embedded.problems import embedded_specs
 from tests.contracts.test_sandbox_contract import require
 
 STATUS = {

@@ -18,14 +18,14 @@ from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from configs.load import load_run
-from core.interfaces import Message
-from embedded.teaching import SHIPPED
-from games.prompts import PROBLEM, STAGE_MARKERS, format_for
 from learners.checkpoints import CheckpointStore
 from learners.learner import Learner
 from learners.state import save_learner
-from runtime.model import open_model
-from scripts.export import main
+from sparring.cli.export import main
+from sparring.core.interfaces import Message
+from sparring.embedded.teaching import SHIPPED
+from sparring.games.prompts import PROBLEM, STAGE_MARKERS, format_for
+from sparring.runtime.model import open_model
 
 ROOT = Path(__file__).resolve().parents[2]
 LORA = ("--generator.learner.lora.rank", "4", "--generator.learner.lora.alpha", "8")
@@ -183,7 +183,7 @@ def test_a_hub_that_does_not_answer_is_said(run_of: Any, tmp_path: Path) -> None
     with socket.socket() as closed:  # bound, but nobody listens
         closed.bind(("127.0.0.1", 0))
         done = subprocess.run(
-            [sys.executable, "-m", "scripts.export", str(run_of()), "--policy", "generator", "--to", str(tmp_path / "out"),
+            [sys.executable, "-m", "sparring", "export", str(run_of()), "--policy", "generator", "--to", str(tmp_path / "out"),
              "--push", "me/mine"],
             cwd=ROOT,
             env={**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{closed.getsockname()[1]}", "HF_TOKEN": "hf_x",
@@ -239,7 +239,7 @@ def test_an_export_that_fails_half_way_leaves_nothing(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device", "tokenizer.json")
 
-    monkeypatch.setattr("scripts.export.write_tokenizer", full)
+    monkeypatch.setattr("sparring.cli.export.write_tokenizer", full)
     with pytest.raises(SystemExit):
         export(run_of(), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

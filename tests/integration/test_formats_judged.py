@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from core.problem import Problem
-from core.verdict import Status, Verdict
-from problems.formats import load_dataset
-from problems.formats.sources import HARNESS_IMPORTS, call_test, method_of_solution
-from problems.loader import ProblemFileError
-from problems.references import validate_references
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
+from sparring.core.problem import Problem
+from sparring.core.verdict import Status, Verdict
+from sparring.problems.formats import load_dataset
+from sparring.problems.formats.sources import HARNESS_IMPORTS, call_test, method_of_solution
+from sparring.problems.loader import ProblemFileError
+from sparring.problems.references import validate_references
 from tests.datasets import DATA
 
 FILES = {

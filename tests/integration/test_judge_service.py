@@ -15,7 +15,7 @@ import httpx
 import pytest
 import sandbox_fusion
 
-from web.keys import add
+from sparring.web.keys import add
 
 ROOT = Path(__file__).parents[2]
 VERL = ROOT / ".bench" / "verl" / "utils" / "reward_score" / "sandbox_fusion"

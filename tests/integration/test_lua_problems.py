@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from core.problem import Problem
-from core.verdict import Limits, OutputTest, Status
-from embedded.lua import BREAKS, lua_code, lua_problems, lua_tests
-from embedded.problems import embedded_specs
-from embedded.sampling import edge_input
 from sandbox_workers.local import LocalSandbox
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits, OutputTest, Status
+from sparring.embedded.lua import BREAKS, lua_code, lua_problems, lua_tests
+from sparring.embedded.problems import embedded_specs
+from sparring.embedded.sampling import edge_input
 from tests.contracts.test_sandbox_contract import require
 
 SAMPLE = 40

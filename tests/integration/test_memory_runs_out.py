@@ -13,12 +13,12 @@ import torch
 from torch import distributed, multiprocessing
 from torch.distributed.tensor import DTensor
 
-from core.batch import Batch
 from learners.learner import Learner
 from learners.memory import OutOfMemory
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from learners.tuning import decoder_layers
+from sparring.core.batch import Batch
 from tests.learning import largest_difference, one_torch_thread, random_samples, save_tiny_model, weights
 
 GRPO: dict[str, Any] = {"estimator": {"kind": "grpo"}}

@@ -13,13 +13,13 @@ import ray
 
 from actors.rollout import RayRollouts
 from actors.watching import end
-from core.episode import Episode
-from core.play import PlayRequest, PlayResult
-from core.problem import Problem
-from core.weights import PublishReceipt, WeightUpdate
 from learners.mailbox import MailboxActor
-from runtime.monitoring import Monitor
 from sandbox_workers.pool import start_pool
+from sparring.core.episode import Episode
+from sparring.core.play import PlayRequest, PlayResult
+from sparring.core.problem import Problem
+from sparring.core.weights import PublishReceipt, WeightUpdate
+from sparring.runtime.monitoring import Monitor
 
 ROW = {
     "step": 7, "tokens_per_s": 50.0, "generator_reward": 0.5, "generator": {"policy_loss": 0.1, "mismatch_mean": 1e-6, "policy_lag_max": 2.0},

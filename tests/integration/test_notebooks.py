@@ -21,7 +21,7 @@ def test_a_notebook_trains_on_problems_of_its_own(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    book = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    book = nbformat.read(ROOT / "examples" / f"{name}.ipynb", as_version=4)
     nbformat.validate(book)
     (at,) = [i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", ())]
     small = (

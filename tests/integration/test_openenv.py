@@ -1,4 +1,4 @@
-"""scripts/openenv.py by OpenEnv's own client: what an episode is, what is refused, and three steps of TRL's trainer."""
+"""sparring/cli/openenv.py by OpenEnv's own client: what an episode is, what is refused, and three steps of TRL's trainer."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.trl_runner import TRL_DIRECTORY
-from scripts.openenv import main
+from sparring.cli.openenv import main
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "use_the_judge_elsewhere.md").read_text()
@@ -56,7 +56,7 @@ def environment_of(home: Path) -> dict[str, str]:
 @contextmanager
 def served(home: Path, *settings: str) -> Iterator[str]:
     """Its URL."""
-    command = [sys.executable, "-m", "scripts.openenv", "--port", "0", *settings]
+    command = [sys.executable, "-m", "sparring", "openenv", "--port", "0", *settings]
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -95,7 +95,7 @@ def run(program: str, home: Path, *arguments: str) -> str:
 @pytest.mark.slow
 def test_a_program_that_fails_is_told_why_and_written_again(tmp_path: Path) -> None:
     settings = ("--game.kind", "unit_tests", "--game.attempts-per-episode", "2")
-    with served(tmp_path, *settings, "--dataset", "problems/example_problems.json") as url:
+    with served(tmp_path, *settings, "--dataset", "sparring/problems/example_problems.json") as url:
         early, nobody, put, wrong, right, late, drawn = json.loads(run(EPISODES, tmp_path, url, "clamp"))
     assert "reset first" in early and "reset first" in late
     assert "problem nobody: there is none of this id; there are " in nobody

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import multiprocessing
 
-from core.batch import Batch
 from learners.learner import Learner
 from learners.recovery import go_back
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from learners.train_spec import LearnerSpec, build_learners
+from sparring.core.batch import Batch
 from tests.learning import largest_difference, one_torch_thread, random_samples, save_tiny_model, weights
 
 CASES: dict[str, dict] = {

@@ -15,13 +15,26 @@ import torch
 
 import learners.train_backend
 import learners.train_loop
-import runtime.cluster
+import sparring.runtime.cluster
 from configs.schema import Config
-from core.errors import SparringError
 from learners.train_loop import TrainRun
 from learners.train_spec import LearnerSpec
-from runtime.cluster import ClusterTooSmall, begin_learning, find_places, nodes_of_cluster, start_rollouts
-from runtime.placement import ROLLOUT_ACTOR, NoPlace, engine_name, idle_gpus, learner_groups, learner_name
+from sparring.core.errors import SparringError
+from sparring.runtime.cluster import (
+    ClusterTooSmall,
+    begin_learning,
+    find_places,
+    nodes_of_cluster,
+    start_rollouts,
+)
+from sparring.runtime.placement import (
+    ROLLOUT_ACTOR,
+    NoPlace,
+    engine_name,
+    idle_gpus,
+    learner_groups,
+    learner_name,
+)
 from tests.ray_clusters import start_cluster
 from tests.unit.runtime.test_placement import both, fitted
 
@@ -87,9 +100,11 @@ def started(config: Config, directory: Path, monkeypatch) -> list[tuple[str, str
         learners.train_backend, "TorchGroup", lambda backend, timeout_s: process_group("gloo")
     )
     monkeypatch.setattr(learners.train_loop, "_train_loop", loop)
-    monkeypatch.setattr(runtime.cluster, "_build_runner", lambda *_: Nothing())
+    monkeypatch.setattr(sparring.runtime.cluster, "_build_runner", lambda *_: Nothing())
     monkeypatch.setattr(
-        runtime.cluster, "build_engine", lambda config, models, roles: dict.fromkeys(roles, Nothing())
+        sparring.runtime.cluster,
+        "build_engine",
+        lambda config, models, roles: dict.fromkeys(roles, Nothing()),
     )
     models = {role: config.policy(role).model for role in config.policies}
     places, seen = find_places(config), Seen.options(name="seen").remote()
@@ -155,7 +170,7 @@ def test_what_finds_no_place_is_refused_at_once(cluster, monkeypatch) -> None:
     assert ray.util.placement_group([{"GPU": 0.6}]).wait(30)
     while nodes_of_cluster(free=True)[0].gpus > 0.5:
         time.sleep(0.05)
-    monkeypatch.setattr(runtime.cluster, "_PATIENCE_S", 0)
+    monkeypatch.setattr(sparring.runtime.cluster, "_PATIENCE_S", 0)
     with pytest.raises(ClusterTooSmall, match="other jobs have had the GPUs"):
         find_places(fitted(both({}), nodes))
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from core.episode import Episode
-from games.boards.rules import TicTacToeRules
-from games.multistage.rules import MultistageRules
 from sandbox_workers.local import LocalSandbox
+from sparring.core.episode import Episode
+from sparring.games.boards.rules import TicTacToeRules
+from sparring.games.multistage.rules import MultistageRules
+from sparring.tracking.report import gather, names_of, page
+from sparring.tracking.rows import append_row, write_text
+from sparring.tracking.run_record import RunRecord
 from tests.recorded import lines, match, record, spar
-from tracking.report import gather, names_of, page
-from tracking.rows import append_row, write_text
-from tracking.run_record import RunRecord
 
 pytestmark = pytest.mark.slow
 

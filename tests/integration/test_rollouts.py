@@ -18,12 +18,12 @@ from ray.exceptions import RayActorError
 from actors import rollout, watching
 from actors.rollout import REPLACEMENTS, RayRollouts
 from actors.scheduler import RayScheduler
-from core.errors import RunFailed
-from core.interfaces import EngineFailure
-from core.play import PlayProgress, PlayRequest, PlayResult
-from core.problem import Problem
-from core.weights import PublishReceipt, WeightUpdate, digest_of
-from curriculum.curriculum import Curriculum, Schedule
+from sparring.core.errors import RunFailed
+from sparring.core.interfaces import EngineFailure
+from sparring.core.play import PlayProgress, PlayRequest, PlayResult
+from sparring.core.problem import Problem
+from sparring.core.weights import PublishReceipt, WeightUpdate, digest_of
+from sparring.curriculum.curriculum import Curriculum, Schedule
 
 CPUS = [{"num_cpus": 0.1, "num_gpus": 0}] * 2
 

@@ -145,7 +145,7 @@ def test_the_host_is_checked_by_judging() -> None:
         (["--host", "0.0.0.0"], "without keys anybody could use it"),
         (
             ["--keys", "/no/such/keys.json"],
-            "/no/such/keys.json: No such file or directory; `python -m web.keys add",
+            "/no/such/keys.json: No such file or directory; `python -m sparring keys add",
         ),
         (["--port", "1000000"], "--port: '1000000' is no number from 0 to 65535"),
     ],

@@ -19,17 +19,17 @@ import torch
 import yaml
 from fastapi import FastAPI
 
-from core.interfaces import EngineFailure, Sampling
-from embedded.problems import embedded_problems
-from embedded.teaching import SHIPPED
 from learners.learner import Learner
 from learners.settings import LearnerSettings
 from learners.state import save_learner
-from serving import engine as serving_engine
-from serving.model_cache import ModelCache
-from serving.solve import CachedModelPolicy, PromptRefused
+from sparring.core.interfaces import EngineFailure, Sampling
+from sparring.embedded.problems import embedded_problems
+from sparring.embedded.teaching import SHIPPED
+from sparring.serving import engine as serving_engine
+from sparring.serving.model_cache import ModelCache
+from sparring.serving.solve import CachedModelPolicy, PromptRefused
+from sparring.web.keys import add
 from tests.integration.conftest import ROOT, eventually
-from web.keys import add
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 PROMPT = "<p>Return n doubled.<s1>"
@@ -98,7 +98,7 @@ def served(
     ]
     with (folder / "out").open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "scripts.serve", *options, "--kv-cache-mb=64"],
+            [sys.executable, "-m", "sparring", "serve", *options, "--kv-cache-mb=64"],
             cwd=ROOT, env=environment | {"RAY_AUTH_MODE": "disabled"}, stdout=out, stderr=out,
         )  # fmt: skip
 

@@ -9,12 +9,12 @@ import torch
 from torch import distributed, multiprocessing
 from torch.distributed.tensor import DTensor
 
-from core.batch import Batch
 from learners import files, state
 from learners.learner import Learner
 from learners.parallel import whole
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
+from sparring.core.batch import Batch
 from tests.learning import one_torch_thread, peak_of, random_samples, small_chunks, tiny_model
 
 SHAPE = {"hidden_size": 256, "intermediate_size": 1022, "num_hidden_layers": 8}

@@ -1,4 +1,4 @@
-"""Another reasoning stage is an edit of the list in core/stages.py: in a copy of the tree it is made, and a model is
+"""Another reasoning stage is an edit of the list in sparring/core/stages.py: in a copy of the tree it is made, and a model is
 warmed up, plays, learns and is evaluated with it."""
 
 import json
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded.problems import embedded_problems
+from sparring.embedded.problems import embedded_problems
 from tests.datasets import problem_file
 from tests.integration.houses import copy_house, run
 
@@ -18,7 +18,7 @@ LAST = '    (\n        "executable code",'
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project with a sixth stage before the program."""
     house = copy_house(tmp_path_factory.mktemp("house"))
-    stages = house / "core" / "stages.py"
+    stages = house / "sparring" / "core" / "stages.py"
     before, after = stages.read_text().split(LAST)
     stages.write_text(before + NEW + LAST + after)
     return house
@@ -27,11 +27,11 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 MAKE = """
 import itertools, random
 from configs.load import load_run
-from games.prompts import END, MARKER_TOKENS, PAD, format_for
-from embedded.model import build_model, build_tokenizer
-from embedded.supervised import train_supervised
-from embedded.catalogue import lesson_for
-from embedded.teaching import SHIPPED, find_embedded
+from sparring.games.prompts import END, MARKER_TOKENS, PAD, format_for
+from sparring.embedded.model import build_model, build_tokenizer
+from sparring.embedded.supervised import train_supervised
+from sparring.embedded.catalogue import lesson_for
+from sparring.embedded.teaching import SHIPPED, find_embedded
 
 config = load_run(["--config", "debug", "--generator.max-tokens", "24"])[0].to_config()
 assert find_embedded("generator", config.game, config.warm_start).parent != SHIPPED, "they know no sixth stage"
@@ -77,7 +77,7 @@ def test_a_sixth_stage_is_demonstrated_played_trained_and_evaluated(house: Path)
     assert len(samples) == 2 and all("[stage 6]" in sample.read_text() for sample in samples)
 
     run(
-        house, "-m", "scripts.evaluate", "--dataset", house / "held_out.json", "--sandbox", "process",
+        house, "-m", "sparring", "evaluate", "--dataset", house / "held_out.json", "--sandbox", "process",
         "--policy", directory / "checkpoints" / "best" / "generator", "--engine", "transformers", "--ablate",
         "--json", house / "scores.json",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""scripts/solve.py as a user runs it, with the embedded models before play, in the sandbox of the product."""
+"""sparring/cli/solve.py as a user runs it, with the embedded models before play, in the sandbox of the product."""
 
 import json
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from embedded.problems import embedded_problems
-from embedded.teaching import SHIPPED
-from runtime.model import open_model
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
+from sparring.embedded.problems import embedded_problems
+from sparring.embedded.teaching import SHIPPED
+from sparring.runtime.model import open_model
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEM = embedded_problems("held_out")[0]
@@ -30,7 +30,7 @@ def contained() -> None:
 def solve(*arguments: object) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     environment.pop("PYTHONPATH", None)
-    command = [sys.executable, "-m", "scripts.solve", "--checkpoint", "embedded", *map(str, arguments)]
+    command = [sys.executable, "-m", "sparring", "solve", "--checkpoint", "embedded", *map(str, arguments)]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=environment
     )

@@ -18,7 +18,7 @@ RATES = ("learning_rate=0.0001", "learning_rate=0.0003")
 def start(drive: Drive, log: Path, *arguments: object) -> subprocess.Popen[str]:
     with log.open("w") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "scripts.sweep", *map(str, arguments)],
+            [sys.executable, "-m", "sparring", "sweep", *map(str, arguments)],
             cwd=ROOT,
             env=dict(drive.environment),
             stdin=subprocess.DEVNULL,
@@ -68,7 +68,7 @@ def test_a_sweep_with_a_trial_killed_and_itself_interrupted_is_completed(
     assert process.wait(180) == 130
     said = log.read_text()
     assert "0-seed1 (learning_rate=0.0001): failed: killed by SIGKILL" in said
-    assert f"interrupted; continue with: python -m scripts.sweep resume {sweep}" in said
+    assert f"interrupted; continue with: python -m sparring sweep resume {sweep}" in said
     drive.expect_nothing_left()
     before = finished(sweep)
     assert 0 < len(before) < 4 and "0-seed1" not in before

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from core.errors import SparringError
+from sparring.core.errors import SparringError
+from sparring.tracking.writers import Ending, TrackedRun, open_writer
 from tests.integration.conftest import rows_of
 from tests.serving import served
 from tests.trackers import tracked, wandb_config, wandb_history
-from tracking.writers import Ending, TrackedRun, open_writer
 
 SETTINGS = {
     "seed": 7,

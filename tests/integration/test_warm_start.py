@@ -5,12 +5,12 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from core.stages import REASONING_STAGES
-from embedded.model import build_model, build_tokenizer
-from embedded.problems import embedded_problems, embedded_specs
-from embedded.traces import clean_trace
-from games.multistage import messages
-from games.prompts import END, MARKER_TOKENS, PAD, TaggedFormat
+from sparring.core.stages import REASONING_STAGES
+from sparring.embedded.model import build_model, build_tokenizer
+from sparring.embedded.problems import embedded_problems, embedded_specs
+from sparring.embedded.traces import clean_trace
+from sparring.games.multistage import messages
+from sparring.games.prompts import END, MARKER_TOKENS, PAD, TaggedFormat
 
 
 def test_the_embedded_tokenizer_comes_back_as_it_was_trained(tmp_path: Path) -> None:

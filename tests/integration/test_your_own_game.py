@@ -12,11 +12,11 @@ from tests.integration.houses import copy_house, run
 @pytest.mark.slow  # a run in a process of its own
 def test_the_game_of_the_manual_trains_two_models(chat_model: Path, tmp_path: Path) -> None:
     house = copy_house(tmp_path / "house")
-    (house / "games" / "regex.py").write_text(your_own_game.source())
-    names = house / "games" / "__init__.py"
+    (house / "sparring" / "games" / "regex.py").write_text(your_own_game.source())
+    names = house / "sparring" / "games" / "__init__.py"
     last = "    | KuhnRules,\n"
     before, after = names.read_text().split(last)
-    before = before.replace("GameRules = ", "from games.regex import RegexRules\n\nGameRules = ")
+    before = before.replace("GameRules = ", "from sparring.games.regex import RegexRules\n\nGameRules = ")
     names.write_text(before + last.replace(",", " | RegexRules,") + after)
     (house / "problems.json").write_text(json.dumps({"problems": your_own_game.PROBLEMS}))
     (house / "regex.yaml").write_text(

@@ -5,7 +5,6 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from core.batch import Sample
 from learners.advantages.dr_grpo import dr_grpo
 from learners.advantages.estimate import Advantages
 from learners.advantages.gae import gae
@@ -13,6 +12,7 @@ from learners.advantages.grpo import grpo
 from learners.advantages.rloo import rloo
 from learners.settings import LearnerSettings
 from learners.targets import targets_of, whiten
+from sparring.core.batch import Sample
 
 examples = settings(max_examples=150, deadline=None)
 

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.transformers_policy import _sample
-from core.batch import Sample
-from core.episode import Completion, FinishReason, Trajectory, Turn
 from learners.packing import pack, plan
+from sparring.core.batch import Sample
+from sparring.core.episode import Completion, FinishReason, Trajectory, Turn
 from tests.playing import sample_of
 
 examples = settings(max_examples=150, deadline=None)

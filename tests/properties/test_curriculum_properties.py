@@ -4,7 +4,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.curriculum import Curriculum, Schedule
+from sparring.curriculum.curriculum import Curriculum, Schedule
 
 examples = settings(max_examples=100, deadline=None)
 

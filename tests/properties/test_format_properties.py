@@ -5,8 +5,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from problems.contamination import normalised
-from problems.formats.evalplus import _typed_input, literal
+from sparring.problems.contamination import normalised
+from sparring.problems.formats.evalplus import _typed_input, literal
 
 ATOMS = st.integers() | st.text(max_size=4) | st.booleans() | st.none() | st.floats(allow_nan=False)
 VALUES = st.recursive(

@@ -11,21 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.episodes import EpisodeRunner, PolicyClient
-from core.episode import Episode, Trajectory
-from core.interfaces import Sampling, SandboxFailure
-from core.play import PlayRequest
-from core.problem import Problem
-from core.seeding import derive_seed
-from core.verdict import Limits, OutputTest, Status, Test, Verdict
-from games import GameRules
-from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
-from games.multistage.rules import MultistageRules
-from games.prediction.rules import OutputPredictionRules
-from games.programs.code_execution import CodeExecutionRules
-from games.programs.code_golf import CodeGolfRules
-from games.programs.unit_tests import UnitTestsRules
-from games.rps.rules import RpsRules
-from games.rules import matches
+from sparring.core.episode import Episode, Trajectory
+from sparring.core.interfaces import Sampling, SandboxFailure
+from sparring.core.play import PlayRequest
+from sparring.core.problem import Problem
+from sparring.core.seeding import derive_seed
+from sparring.core.verdict import Limits, OutputTest, Status, Test, Verdict
+from sparring.games import GameRules
+from sparring.games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
+from sparring.games.multistage.rules import MultistageRules
+from sparring.games.prediction.rules import OutputPredictionRules
+from sparring.games.programs.code_execution import CodeExecutionRules
+from sparring.games.programs.code_golf import CodeGolfRules
+from sparring.games.programs.unit_tests import UnitTestsRules
+from sparring.games.rps.rules import RpsRules
+from sparring.games.rules import matches
 from tests.playing import Letters, ScriptedPolicy, letters, sample_of
 
 examples = settings(max_examples=100, deadline=None)

@@ -4,9 +4,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedded.grammar import code
-from embedded.sampling import random_spec
-from evaluation.mutants import OPERATORS, mutants
+from sparring.embedded.grammar import code
+from sparring.embedded.sampling import random_spec
+from sparring.evaluation.mutants import OPERATORS, mutants
 
 examples = settings(max_examples=100, deadline=None)
 sources = st.integers(0, 10**6).map(lambda seed: code(random_spec(Random(seed))))

@@ -3,10 +3,10 @@ import ast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.answers import extract_program, last_block, without_thinking
-from core.fences import fenced_blocks
-from core.problem import Problem
-from games.multistage.emitted import InputLimits, parse_suite
+from sparring.core.answers import extract_program, last_block, without_thinking
+from sparring.core.fences import fenced_blocks
+from sparring.core.problem import Problem
+from sparring.games.multistage.emitted import InputLimits, parse_suite
 
 examples = settings(max_examples=300, deadline=None)
 

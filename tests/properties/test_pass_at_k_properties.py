@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from games.pass_at_k import mean_pass_at_k, pass_at_k
+from sparring.games.pass_at_k import mean_pass_at_k, pass_at_k
 
 examples = settings(max_examples=100, deadline=None)
 

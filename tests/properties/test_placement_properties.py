@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.placement import UNIT, NoPlace, idle_gpus, parts_of, place
+from sparring.runtime.placement import UNIT, NoPlace, idle_gpus, parts_of, place
 from tests.unit.runtime.test_placement import both, cluster, fitted
 
 POWERS = st.sampled_from([1, 2, 4, 8])

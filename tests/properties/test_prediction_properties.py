@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedded.prediction import (
+from sparring.embedded.prediction import (
     MAX_OUTPUT,
     author_demonstration,
     opponent_demonstration,

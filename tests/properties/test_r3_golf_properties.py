@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.source import is_valid_python
-from core.verdict import Status
-from embedded.grid_tasks import random_recipe
-from games.programs.golf_rewards import GolfRules, golf_reward, utf8_bytes
 from learners.advantages.task_norm import TaskNormaliser
-from problems.grids import (
+from sparring.core.source import is_valid_python
+from sparring.core.verdict import Status
+from sparring.embedded.grid_tasks import random_recipe
+from sparring.games.programs.golf_rewards import GolfRules, golf_reward, utf8_bytes
+from sparring.problems.grids import (
     GridTask,
     Pair,
     by_difficulty,
@@ -33,7 +33,7 @@ from problems.grids import (
     parse_task,
     to_problem,
 )
-from problems.loader import ProblemFileError
+from sparring.problems.loader import ProblemFileError
 
 examples = settings(max_examples=100, deadline=None)
 

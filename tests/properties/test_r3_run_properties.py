@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from actors.settings import TransformersEngineSettings
 from actors.transformers_policy import TransformersPolicy
 from configs.schema import Config
-from core.episode import Completion, Episode, Trajectory
-from core.evaluation import EvaluationSettings
-from core.interfaces import Sampling, SandboxFailure
-from core.problem import Problem
-from core.verdict import Status, Verdict
-from curriculum.curriculum import Curriculum, Schedule
-from games.programs.code_execution import CodeExecutionRules
-from games.programs.evaluator import SolverEvaluator
-from problems.loader import ProblemFileError
-from runtime.build import ordered_ids
-from runtime.problem_sets import load_splits
+from sparring.core.episode import Completion, Episode, Trajectory
+from sparring.core.evaluation import EvaluationSettings
+from sparring.core.interfaces import Sampling, SandboxFailure
+from sparring.core.problem import Problem
+from sparring.core.verdict import Status, Verdict
+from sparring.curriculum.curriculum import Curriculum, Schedule
+from sparring.games.programs.code_execution import CodeExecutionRules
+from sparring.games.programs.evaluator import SolverEvaluator
+from sparring.problems.loader import ProblemFileError
+from sparring.runtime.build import ordered_ids
+from sparring.runtime.problem_sets import load_splits
 from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
 
 examples = settings(max_examples=100, deadline=None)

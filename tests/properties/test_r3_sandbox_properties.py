@@ -9,8 +9,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from core.verdict import Limits, Status, Verdict
 from sandbox_workers.local import LocalSandbox
+from sparring.core.verdict import Limits, Status, Verdict
 from tests.sandboxes import require
 
 EXAMPLES = 100

@@ -9,8 +9,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedded.grid_tasks import random_recipe
-from tracking.solutions import SolutionDatabase, implementation
+from sparring.embedded.grid_tasks import random_recipe
+from sparring.tracking.solutions import SolutionDatabase, implementation
 
 examples = settings(max_examples=100, deadline=None)
 

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
-from core.evaluation import Scores
-from core.play import PlayResult
-from evaluation.intervals import Interval, interval
-from sweeps import reports
-from sweeps.plots import learning_curves
-from sweeps.reporting import programs_of, task_rows
-from sweeps.runs import RunFiles
-from sweeps.statistics import correlation_range, falls, rank_correlation, steps_to
-from sweeps.tables import Table
+from sparring.core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from sparring.core.evaluation import Scores
+from sparring.core.play import PlayResult
+from sparring.evaluation.intervals import Interval, interval
+from sparring.sweeps import reports
+from sparring.sweeps.plots import learning_curves
+from sparring.sweeps.reporting import programs_of, task_rows
+from sparring.sweeps.runs import RunFiles
+from sparring.sweeps.statistics import correlation_range, falls, rank_correlation, steps_to
+from sparring.sweeps.tables import Table
+from sparring.tracking.run_record import RunRecord
+from sparring.tracking.step import episode_metrics
 from tests.recorded import lines
-from tracking.run_record import RunRecord
-from tracking.step import episode_metrics
 
 examples = settings(max_examples=100, deadline=None)
 METRIC = "generator_pass_rate"

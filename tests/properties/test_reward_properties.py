@@ -1,8 +1,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.verdict import Limits, Status, Verdict
-from games.multistage.rewards import (
+from sparring.core.verdict import Limits, Status, Verdict
+from sparring.games.multistage.rewards import (
     RewardRules,
     SuiteFacts,
     behaviour_duplicates,

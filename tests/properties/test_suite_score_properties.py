@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from games.suite_scores import SuiteRecord, discriminator_scores, kill_at_k
+from sparring.games.suite_scores import SuiteRecord, discriminator_scores, kill_at_k
 
 examples = settings(max_examples=100, deadline=None)
 SHARES = ("parsed", "well_formed", "agreed", "distinct", "duplicates", "validity")

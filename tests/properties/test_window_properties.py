@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.curriculum import Curriculum
-from runtime.session import Session
+from sparring.curriculum.curriculum import Curriculum
+from sparring.runtime.session import Session
 from tests.properties.test_curriculum_properties import IDS, examples, schedules
 
 

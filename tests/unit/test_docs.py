@@ -25,7 +25,8 @@ import configs.load
 from configs.evaluate import EvaluateOptions
 from configs.load import load_run
 from configs.solve import SolveOptions
-from embedded.catalogue import problems_of
+from sparring.__main__ import COMMANDS as COMMANDS_OF_SPARRING
+from sparring.embedded.catalogue import problems_of
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -41,7 +42,7 @@ RUN_ELSEWHERE = {
     "ray": "tests/integration/test_ray_job.py",
     "export": "tests/integration/test_ray_job.py",
     "curl": "tests/integration/test_judge_service.py",
-    "sbatch": "tests/unit/slurm/test_train.py",
+    "sbatch": "tests/unit/deploy/test_slurm.py",
     "pip install --target": "by hand, 2026-11-27",
     "python driver.py --config regex.yaml": "tests/integration/test_your_own_game.py",
     "python -m pytest tests/gpu": "tests/gpu/conftest.py",
@@ -125,10 +126,12 @@ def understand(words: tuple[str, ...]) -> None:
             with pytest.MonkeyPatch.context() as patch:  # no mirror is asked
                 patch.setattr(configs.load, "fetch", lambda uri, into: into)
                 load_run(arguments)
-        case ("python", "-m", "scripts.evaluate", *arguments):
+        case ("python", "-m", "sparring", "evaluate", *arguments):
             EvaluateOptions.read(arguments)
-        case ("python", "-m", "scripts.solve", *arguments):
+        case ("python", "-m", "sparring", "solve", *arguments):
             SolveOptions.read(arguments)
+        case ("python", "-m", "sparring", name, *arguments):
+            read_by_its_parser(COMMANDS_OF_SPARRING[name], arguments)
         case ("python", "-m", module, *arguments):
             read_by_its_parser(module, arguments)
         case ("make", *words_of_make):
@@ -209,8 +212,8 @@ def test_a_command_is_understood_by_what_it_calls(
     [
         "python driver.py --no-such-key 1",
         "python driver.py --config no_such_recipe",
-        "python -m scripts.evaluate --dataset d.jsonl --policy p --format no_such_format",
-        "python -m scripts.warm_start no_such_models",
+        "python -m sparring evaluate --dataset d.jsonl --policy p --format no_such_format",
+        "python -m sparring warm_start no_such_models",
         "python -m sandbox_workers no_such_command",
         "python -m benchmarks.experiments.kuhn rae --no-such-option",
         "python -m benchmarks.no_such_benchmark",
@@ -232,8 +235,8 @@ def test_a_wrong_command_would_be_noticed(line: str, a_run: None) -> None:
 def problems_asked_on(page: Path) -> Iterator[tuple[str, str]]:
     """(text, signature) of every problem that the page's commands and requests give to a trained model."""
     for command in commands_of(page):
-        if command.words[:3] == ("python", "-m", "scripts.solve") and "--problem" in command.words:
-            options = SolveOptions.read(command.words[3:])
+        if command.words[:4] == ("python", "-m", "sparring", "solve") and "--problem" in command.words:
+            options = SolveOptions.read(command.words[4:])
             yield options.problem or "", options.signature
     for language, text in blocks(page):
         if language == "json" and "problem" in (asked := json.loads(text)):
@@ -304,4 +307,5 @@ def test_the_readme_is_short_and_its_file_map_holds_every_folder() -> None:
     rows = re.findall(r"^\| (`.+?) \| ", text.split("## File map")[1].split("\n## ")[0], re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
     assert named and all((ROOT / name).exists() for name in named)
-    assert {f"{init.parent.name}/" for init in ROOT.glob("*/__init__.py")} <= named
+    packages = [init.parent for init in (*ROOT.glob("*/__init__.py"), *ROOT.glob("sparring/*/__init__.py"))]
+    assert {f"{package.relative_to(ROOT)}/" for package in packages} - {"sparring/"} <= named

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from actors.engines import EngineShell, RemotePolicy
-from core.episode import Completion, FinishReason
-from core.interfaces import Sampling
-from core.weights import PublishError, PublishReceipt, WeightUpdate
+from sparring.core.episode import Completion, FinishReason
+from sparring.core.interfaces import Sampling
+from sparring.core.weights import PublishError, PublishReceipt, WeightUpdate
 
 ASKED = Sampling(max_tokens=1, stop_token_ids=())
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from actors.episodes import EpisodeRunner, PolicyClient
-from core.batch import transcript_of
-from core.episode import Episode, Outcome
-from core.interfaces import Branching, Message, Player
-from core.play import PlayProgress, PlayRequest, Usage
-from core.problem import Problem
-from games.rules import match
-from games.turns import answer_all
 from sandbox_workers.nothing import NoSandbox
+from sparring.core.batch import transcript_of
+from sparring.core.episode import Episode, Outcome
+from sparring.core.interfaces import Branching, Message, Player
+from sparring.core.play import PlayProgress, PlayRequest, Usage
+from sparring.core.problem import Problem
+from sparring.games.rules import match
+from sparring.games.turns import answer_all
 from tests.playing import STOP, Letters, ScriptedPolicy, letters
 
 

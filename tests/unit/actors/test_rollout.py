@@ -4,7 +4,7 @@ import pytest
 from ray.exceptions import OutOfMemoryError, RayActorError
 
 from actors.rollout import _given_up
-from core.errors import OutOfMemory, RunFailed
+from sparring.core.errors import OutOfMemory, RunFailed
 from tests.unit.core.test_endings import KILLED
 
 

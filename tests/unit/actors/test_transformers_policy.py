@@ -8,7 +8,7 @@ import pytest
 
 from actors.settings import TransformersEngineSettings
 from actors.transformers_policy import TransformersPolicy
-from core.interfaces import Sampling
+from sparring.core.interfaces import Sampling
 from tests.learning import save_tiny_model
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it

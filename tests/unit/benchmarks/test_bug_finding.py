@@ -15,12 +15,12 @@ from benchmarks.experiments.bug_finding import (
     random_input,
 )
 from configs.load import load_run
-from embedded.problems import embedded_problems, embedded_specs
-from evaluation.mutants import OPERATORS, Mutant
-from games.multistage.game import MultistageGame
-from games.suite_scores import SuiteRecord
 from sandbox_workers.local import LocalSandbox
 from sandbox_workers.nothing import NoSandbox
+from sparring.embedded.problems import embedded_problems, embedded_specs
+from sparring.evaluation.mutants import OPERATORS, Mutant
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.suite_scores import SuiteRecord
 
 CONFIG = load_run(["--config", "debug"])[0].to_config()
 
@@ -86,8 +86,8 @@ def raw_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An embedded model that has learnt nothing, as a checkpoint directory; torch with one thread, which is enough."""
     import torch
 
-    from embedded.model import build_model, build_tokenizer
-    from games.prompts import END, MARKER_TOKENS, PAD
+    from sparring.embedded.model import build_model, build_tokenizer
+    from sparring.games.prompts import END, MARKER_TOKENS, PAD
 
     corpus = [text for p in embedded_problems("train")[:200] for text in (p.description, *p.baseline_asserts)]
     tokenizer = build_tokenizer(iter(corpus), MARKER_TOKENS, PAD, END)

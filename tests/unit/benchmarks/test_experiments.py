@@ -17,8 +17,8 @@ from benchmarks.experiments.stage_credit import (
     trees,
     uniform,
 )
-from evaluation.intervals import interval
-from games.boards import kuhn
+from sparring.evaluation.intervals import interval
+from sparring.games.boards import kuhn
 
 SHORT = experiment.Settings(episodes=10_000)
 

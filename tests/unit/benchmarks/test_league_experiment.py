@@ -14,7 +14,7 @@ from benchmarks.experiments.league import (
     gradient,
     train,
 )
-from games.rps import payoffs
+from sparring.games.rps import payoffs
 
 
 def test_the_gradient_is_that_of_the_objective():

@@ -15,7 +15,7 @@ from benchmarks.experiments.phase_diagram import (
     share_caught,
     showing,
 )
-from embedded.problems import embedded_specs
+from sparring.embedded.problems import embedded_specs
 
 SMALL = Settings(shared="all problems", numbers="1 to 9", judged_by="oracle", problems=24, steps=40)
 

@@ -5,10 +5,10 @@ import pytest
 
 from benchmarks.experiments import r0
 from configs.load import load_run
-from core.episode import Trajectory
-from embedded.problems import embedded_specs
-from embedded.sampling import run_reference
-from embedded.traces import weak_input
+from sparring.core.episode import Trajectory
+from sparring.embedded.problems import embedded_specs
+from sparring.embedded.sampling import run_reference
+from sparring.embedded.traces import weak_input
 
 
 @pytest.mark.parametrize("arm", r0.ARMS)

@@ -17,7 +17,7 @@ from benchmarks.experiments.reward_hacking import (
     World,
     over_seeds,
 )
-from games.multistage.rewards import discriminator_reward
+from sparring.games.multistage.rewards import discriminator_reward
 
 SURE = World(hard_valid=1.0, hard_kill=1.0, hard_decay=1.0, easy_kill=0.0, slow_limit=1.0)
 SHORT = Settings(updates=100, measured=200)

@@ -24,9 +24,9 @@ from benchmarks.soak_jobs import (
     right,
     take_honest,
 )
-from core.verdict import KnownTest, ReferenceTest, Status, Verdict
 from sandbox_workers.jobs import is_data
 from sandbox_workers.languages import languages
+from sparring.core.verdict import KnownTest, ReferenceTest, Status, Verdict
 from tests.attacks.test_forgery import EQUALLY_RIGHT
 from tests.honest.not_served import NOT_SERVED
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from benchmarks.experiments import particular, sparring
 from benchmarks.experiments.games import spread
 from configs.load import load_run
-from embedded.problems import embedded_problems, with_random_tests
-from runtime.problem_sets import load_splits
+from sparring.embedded.problems import embedded_problems, with_random_tests
+from sparring.runtime.problem_sets import load_splits
 
 
 def result(*by_stage: float) -> dict:

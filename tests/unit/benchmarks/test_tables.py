@@ -30,9 +30,9 @@ def measure(root: Path, at: str, speed: float, command: str = "python -m benchma
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """With figures of its only commit, and a page that does not show them yet."""
-    for folder in ("docs", "learners", "games/boards", "benchmarks/results"):
+    for folder in ("docs", "learners", "sparring/games/boards", "benchmarks/results"):
         (tmp_path / folder).mkdir(parents=True)
-    for file in ("README.md", "learners/learner.py", "games/boards/kuhn.py"):
+    for file in ("README.md", "learners/learner.py", "sparring/games/boards/kuhn.py"):
         (tmp_path / file).write_text("first\n")
     (tmp_path / "docs" / "learners.md").write_text(PAGE)
     template = "| speed |\n|---|\n| {figures[of step][speed]:.1f} |\n"
@@ -60,7 +60,9 @@ def test_a_page_shows_the_result_with_its_commit_date_and_machine(root):
 
 def test_figures_of_changed_code_say_so_once(root, capsys):
     update(root, write=True)
-    (root / "games" / "kuhn.py").write_text("second\n")  # the learner's benchmark does not speak of games
+    (root / "sparring" / "games" / "kuhn.py").write_text(
+        "second\n"
+    )  # the learner's benchmark does not speak of games
     commit(root)
     assert update(root, write=True) == [] and OLD not in page(root)
     (root / "learners" / "learner.py").write_text("second\n")  # before it is committed, too
@@ -70,7 +72,7 @@ def test_figures_of_changed_code_say_so_once(root, capsys):
         commit(root)
     capsys.readouterr()
     assert update(root, write=False) == []
-    assert "learner: 2 commits to learners, core/batch.py since" in capsys.readouterr().out
+    assert "learner: 2 commits to learners, sparring/core/batch.py since" in capsys.readouterr().out
     measure(root, commit(root), 2.0)
     assert update(root, write=True) == ["docs/learners.md"] and OLD not in page(root)
 

@@ -17,7 +17,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 from configs.load import load_run
 
 ROOT = Path(__file__).resolve().parents[3]
-FILES = ("ray_cluster.yaml", "cluster/aws.yaml", "cluster/gcp.yaml")
+FILES = ("ray_cluster.yaml", "deploy/aws.yaml", "deploy/gcp.yaml")
 
 
 def read(name: str) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def test_a_machine_of_ones_own_is_what_its_address_says(
 
 
 def test_the_rayjob_is_one() -> None:
-    job = read("cluster/rayjob.yaml")
+    job = read("deploy/rayjob.yaml")
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     cluster = job["spec"]["rayClusterSpec"]
     assert cluster["rayVersion"] == version("ray")
@@ -104,7 +104,7 @@ def test_the_rayjob_is_one() -> None:
 
 
 def test_the_rayjobs_command_is_ours() -> None:
-    spec = read("cluster/rayjob.yaml")["spec"]
+    spec = read("deploy/rayjob.yaml")["spec"]
     python, driver, *arguments = shlex.split(spec["entrypoint"])
     assert (python, driver) == ("python", "driver.py")
     run, _ = load_run(arguments)

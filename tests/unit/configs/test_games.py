@@ -7,9 +7,9 @@ import pytest
 from configs.load import RECIPES, ConfigError, load_run
 from configs.schema import Config
 from configs.sections import EMBEDDED, ProblemFormat
-from curriculum.curriculum import Curriculum
-from games.prompts import END, MARKER_TOKENS, PAD
-from problems.formats import FORMATS
+from sparring.curriculum.curriculum import Curriculum
+from sparring.games.prompts import END, MARKER_TOKENS, PAD
+from sparring.problems.formats import FORMATS
 
 ALL = sorted(path.stem for path in RECIPES.glob("*.yaml"))
 ONE_POLICY = ("code_execution", "unit_tests", "code_golf", "tictactoe", "kuhn", "rps")
@@ -64,9 +64,9 @@ def test_every_game_has_a_recipe():
 @pytest.mark.parametrize("name", [name for name in ALL if shipped(name).generator.model == EMBEDDED])
 def test_an_embedded_recipes_context_holds_its_longest_sequence(name):
     """With a tokenizer of the problems' own words, as its warm start makes one."""
-    from embedded.model import build_tokenizer
-    from runtime.build import fitting
-    from runtime.problem_sets import load_splits
+    from sparring.embedded.model import build_tokenizer
+    from sparring.runtime.build import fitting
+    from sparring.runtime.problem_sets import load_splits
 
     config = shipped(name)
     train, held_out = load_splits(config)
@@ -128,7 +128,7 @@ def refusals():
     yield (
         "multistage",
         {"evaluation": {"samples": 4}},
-        r"it uses no samples; use scripts/evaluate\.py --samples",
+        r"it uses no samples; use sparring/cli/evaluate\.py --samples",
     )
     yield "multistage", {"curriculum": {"frozen_suites": 0}}, "frozen_suites 0 leaves no test"
     for key, learner in (("remembered_tests", "generator"), ("remembered_wrong_programs", "discriminator")):

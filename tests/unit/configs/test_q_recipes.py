@@ -4,7 +4,7 @@ import pytest
 
 from configs.load import ConfigError, load_run
 from configs.schema import Config
-from games.programs.unit_tests import UnitTestsRules
+from sparring.games.programs.unit_tests import UnitTestsRules
 
 SIZES = {"q": "direct", "q:3b": "direct", "q:7b": "direct", "q:14b": "reasoning", "q:32b": "reasoning"}
 

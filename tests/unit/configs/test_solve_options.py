@@ -1,9 +1,9 @@
-"""scripts.solve: which options go together."""
+"""sparring solve: which options go together."""
 
 import pytest
 
 from configs.solve import SolveOptions
-from core.errors import SparringError
+from sparring.core.errors import SparringError
 
 ONE = ("--problem", "Add.")
 

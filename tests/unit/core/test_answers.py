@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from core.answers import extract_program, last_block, without_thinking
+from sparring.core.answers import extract_program, last_block, without_thinking
 
 F = "```"
 GOOD = "def f(x):\n    return x + 1\n"

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from core.arrays import IDS, hold, opened, sealed
-from core.batch import CompletionSpan, Transcript
+from sparring.core.arrays import IDS, hold, opened, sealed
+from sparring.core.batch import CompletionSpan, Transcript
 
 
 def test_what_is_sealed_comes_out_as_it_went_in_and_is_bytes_to_everybody_else():

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from core.batch import BatchSpec, SampleSpec, TokenSelection, transcript_of
-from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from sparring.core.batch import BatchSpec, SampleSpec, TokenSelection, transcript_of
+from sparring.core.episode import Completion, Episode, FinishReason, Trajectory, Turn
 from tests.playing import sample_of
 
 

@@ -5,7 +5,7 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskEr
 from ray.train import ControllerError, WorkerGroupError
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 
-from core.endings import causes, in_words, killed_for_memory
+from sparring.core.endings import causes, in_words, killed_for_memory
 
 KILLED = """\
 1 worker(s) were killed due to the node running low on memory. Memory on the node (IP: 192.0.2.2, ID: bfe0b59e) was \

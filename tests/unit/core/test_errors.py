@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from core.commands import plain_endings
-from core.errors import SparringError, exit_with
+from sparring.core.commands import plain_endings
+from sparring.core.errors import SparringError, exit_with
 
 
 def test_a_command_ends_with_one_line_the_error_and_its_notes(capsys) -> None:
@@ -43,7 +43,7 @@ def test_a_command_ends_plainly(error: BaseException, code: int, said: str, caps
 
 @pytest.mark.parametrize("prints", ["print('x' * 100_000, flush=True)", "print('x')"])
 def test_who_reads_no_further_ends_a_command_without_a_word(prints: str) -> None:
-    command = f"from core.commands import plain_endings\nwith plain_endings(): input(); {prints}"
+    command = f"from sparring.core.commands import plain_endings\nwith plain_endings(): input(); {prints}"
     process = subprocess.Popen(
         [sys.executable, "-c", command],
         cwd=Path(__file__).parents[3],

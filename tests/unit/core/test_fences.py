@@ -1,4 +1,4 @@
-from core.fences import Block, fenced_blocks
+from sparring.core.fences import Block, fenced_blocks
 
 F = "```"
 

@@ -1,6 +1,6 @@
 import pytest
 
-from core.problem import Problem
+from sparring.core.problem import Problem
 
 
 def problem(**changes) -> Problem:

@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from core.seeding import derive_seed
+from sparring.core.seeding import derive_seed
 
 ADDRESS = (1, "step", 12, "p00041", "generator", 3, 5)
 
@@ -14,7 +14,7 @@ def test_known_values():
 
 
 def test_stable_across_processes():
-    code = f"from core.seeding import derive_seed; print(derive_seed(*{ADDRESS!r}))"
+    code = f"from sparring.core.seeding import derive_seed; print(derive_seed(*{ADDRESS!r}))"
     for hash_seed in ("0", "1"):
         environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)}
         answer = subprocess.run(

@@ -3,9 +3,9 @@
 import pytest
 
 from configs.load import ConfigError, load_run
-from core.settings import refuse_password
 from learners.checkpoints import CheckpointError
 from learners.mirror import Mirror
+from sparring.core.settings import refuse_password
 
 KEY = "s3://AKIA:hush@bucket/prefix"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.source import MOST_CHARS, is_valid_python, parse
+from sparring.core.source import MOST_CHARS, is_valid_python, parse
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = {
@@ -21,7 +21,7 @@ HOSTILE = {
 }
 READ = """
 import sys
-from core.source import is_valid_python, parse
+from sparring.core.source import is_valid_python, parse
 source = eval(sys.argv[1])
 try:
     parse(source)

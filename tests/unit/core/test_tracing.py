@@ -1,6 +1,6 @@
 import pytest
 
-from core.tracing import BusyTimer, seconds_of
+from sparring.core.tracing import BusyTimer, seconds_of
 
 
 @pytest.fixture
@@ -8,8 +8,8 @@ def clock(monkeypatch):
     class Clock:
         now = 100.0
 
-    monkeypatch.setattr("core.tracing.time.perf_counter", lambda: Clock.now)
-    monkeypatch.setattr("core.tracing.time.time", lambda: 1000.0)
+    monkeypatch.setattr("sparring.core.tracing.time.perf_counter", lambda: Clock.now)
+    monkeypatch.setattr("sparring.core.tracing.time.time", lambda: 1000.0)
     return Clock
 
 

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from core.verdict import Limits, OutputTest, Status, Verdict
+from sparring.core.verdict import Limits, OutputTest, Status, Verdict
 
 
 def test_only_the_sandboxs_own_fault_is_infrastructure():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.weights import PublishError, PublishReceipt, WeightUpdate, check_receipt, digest_of, joined
+from sparring.core.weights import PublishError, PublishReceipt, WeightUpdate, check_receipt, digest_of, joined
 
 TENSORS = {"b": np.arange(3, dtype=np.float32), "a": np.ones((2, 2), dtype=np.int16)}
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from curriculum.curriculum import Curriculum, Phase, Schedule
+from sparring.curriculum.curriculum import Curriculum, Phase, Schedule
 
 IDS = [f"p{i}" for i in range(10)]
 SMALL = Schedule(

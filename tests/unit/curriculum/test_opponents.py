@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from pydantic import ValidationError
 
-from curriculum.opponents import OpponentMix, Opponents, pfsp_weights
+from sparring.curriculum.opponents import OpponentMix, Opponents, pfsp_weights
 
 PAST = OpponentMix(current=0, pfsp=1, history=0)
 

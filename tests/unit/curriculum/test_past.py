@@ -3,9 +3,9 @@
 import json
 from collections import Counter
 
-from core.episode import Mistakes
-from curriculum.curriculum import Curriculum, Phase, Schedule
-from curriculum.past import MistakeBook, WrongPrograms
+from sparring.core.episode import Mistakes
+from sparring.curriculum.curriculum import Curriculum, Phase, Schedule
+from sparring.curriculum.past import MistakeBook, WrongPrograms
 
 SCHEDULE = Schedule(
     stages=(1,),

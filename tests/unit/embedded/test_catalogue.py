@@ -10,11 +10,11 @@ import pytest
 from configs.load import RECIPES, load_run
 from configs.schema import Config
 from configs.sections import EMBEDDED
-from embedded.catalogue import describe_model, function_of, lesson_for, problems_of
-from embedded.model import build_tokenizer
-from embedded.settings import WarmStartSettings
-from games.prompts import END, MARKER_TOKENS, PAD, TaggedFormat
-from problems.loader import ProblemFileError
+from sparring.embedded.catalogue import describe_model, function_of, lesson_for, problems_of
+from sparring.embedded.model import build_tokenizer
+from sparring.embedded.settings import WarmStartSettings
+from sparring.games.prompts import END, MARKER_TOKENS, PAD, TaggedFormat
+from sparring.problems.loader import ProblemFileError
 
 
 def recipes() -> list[Any]:

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from embedded.code_execution import Execution, execution_demonstration, program_that
-from embedded.grammar import Kind, code
-from embedded.problems import embedded_specs
+from sparring.embedded.code_execution import Execution, execution_demonstration, program_that
+from sparring.embedded.grammar import Kind, code
+from sparring.embedded.problems import embedded_specs
 
 SPECS = [
     spec for kind in Kind for spec in [s for s in embedded_specs("train") if s.kind is kind][:25]

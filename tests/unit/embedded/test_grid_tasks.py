@@ -5,15 +5,15 @@ from random import Random
 
 import pytest
 
-from embedded.grid_families import Programs, Recipe, explanations, families, random_grid, recipes
-from embedded.grid_tasks import (
+from sparring.embedded.grid_families import Programs, Recipe, explanations, families, random_grid, recipes
+from sparring.embedded.grid_tasks import (
     UNSEEN_RECIPE,
     grid_problems,
     made_tasks,
     random_recipe,
     random_task,
 )
-from problems.grids import Grid, Pair, as_grid
+from sparring.problems.grids import Grid, Pair, as_grid
 
 ROOT = Path(__file__).parents[3]
 SPLITS = ("train", "held_out")

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from core.verdict import OutputTest
-from embedded.grammar import Kind, Op, Spec, describe
-from embedded.lua import (
+from sparring.core.verdict import OutputTest
+from sparring.embedded.grammar import Kind, Op, Spec, describe
+from sparring.embedded.lua import (
     BREAKS,
     lua_call,
     lua_code,
@@ -16,7 +16,7 @@ from embedded.lua import (
     lua_specs,
     lua_tests,
 )
-from embedded.problems import embedded_problems
+from sparring.embedded.problems import embedded_problems
 
 SQUARES = Spec(
     kind=Kind.LIST_TO_INT, filters=(Op("ge", 3),), transform=Op("sq"), collect="sum", post=Op("mod", 5)

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from core.verdict import OutputTest
-from embedded.grammar import Op
-from embedded.prediction import (
+from sparring.core.verdict import OutputTest
+from sparring.embedded.grammar import Op
+from sparring.embedded.prediction import (
     MAX_OUTPUT,
     NUMBER_OPERATIONS,
     STRING_OPERATIONS,

@@ -11,12 +11,12 @@ from random import Random
 
 import pytest
 
-from embedded.grammar import BOUNDARY_FILTERS, Kind, Op, Spec, code, describe, structure
-from embedded.misconceptions import MISCONCEPTIONS
-from embedded.problems import UNSEEN_STRUCTURE, embedded_problems, embedded_specs, with_random_tests
-from embedded.settings import WarmStartSettings
-from embedded.traces import clean_trace, discriminator_suite, flawed_trace
-from problems.loader import load_problems
+from sparring.embedded.grammar import BOUNDARY_FILTERS, Kind, Op, Spec, code, describe, structure
+from sparring.embedded.misconceptions import MISCONCEPTIONS
+from sparring.embedded.problems import UNSEEN_STRUCTURE, embedded_problems, embedded_specs, with_random_tests
+from sparring.embedded.settings import WarmStartSettings
+from sparring.embedded.traces import clean_trace, discriminator_suite, flawed_trace
+from sparring.problems.loader import load_problems
 from tests.datasets import problem_file
 
 ROOT = Path(__file__).parents[3]
@@ -49,7 +49,7 @@ MISUNDERSTOOD = {
 SETS = """
 import hashlib
 from random import Random
-from embedded import grid_tasks, lua, prediction, problems
+from sparring.embedded import grid_tasks, lua, prediction, problems
 
 def hashed(texts):
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]

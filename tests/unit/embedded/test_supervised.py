@@ -3,9 +3,9 @@ import itertools
 import pytest
 import torch
 
-from embedded.lessons import Demonstration
-from embedded.supervised import train_supervised
 from learners.models import load_model
+from sparring.embedded.lessons import Demonstration
+from sparring.embedded.supervised import train_supervised
 from tests.learning import one_torch_thread, save_tiny_model
 
 SOLVE = Demonstration([3, 4, 5, 6, 7], [False, False, True, True, True])

@@ -12,19 +12,19 @@ from transformers import AutoTokenizer
 
 from configs.load import load_run
 from configs.schema import Config
-from core.problem import Problem
-from embedded import model, multistage, supervised, teaching, traces
-from embedded.grammar import code
-from embedded.problems import Split, embedded_problems
-from embedded.settings import Numbers
-from embedded.teaching import SHIPPED, WARM_STARTS, ensure_embedded, find_embedded, identity
-from games.prompts import ChatFormat
-from scripts.warm_start import RECIPES, ship
-from tracking.run_record import cpu_model, versions
+from sparring.cli.warm_start import RECIPES, ship
+from sparring.core.problem import Problem
+from sparring.embedded import model, multistage, supervised, teaching, traces
+from sparring.embedded.grammar import code
+from sparring.embedded.problems import Split, embedded_problems
+from sparring.embedded.settings import Numbers
+from sparring.embedded.teaching import SHIPPED, WARM_STARTS, ensure_embedded, find_embedded, identity
+from sparring.games.prompts import ChatFormat
+from sparring.tracking.run_record import cpu_model, versions
 
 ROLES = ("generator", "discriminator")
 MADE_FROM = {name: json.loads((WARM_STARTS / name / "made_from.json").read_text()) for name in RECIPES}
-REMEDY = "what the shipped models are made from has changed: python -m scripts.warm_start"
+REMEDY = "what the shipped models are made from has changed: python -m sparring warm_start"
 
 
 def config_of(*arguments: str) -> Config:

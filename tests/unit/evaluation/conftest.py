@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.verdict import Limits
 from sandbox_workers.local import LocalSandbox
+from sparring.core.verdict import Limits
 from tests.playing import Breaking
 
 

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from core.interfaces import SandboxFailure
-from core.problem import Problem
-from core.verdict import Limits
-from evaluation.choosing import votes
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits
+from sparring.evaluation.choosing import votes
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
 from tests.playing import Breaking
 
 DOUBLE = Problem(

@@ -6,8 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from core.problem import Problem
-from evaluation.league import (
+from sandbox_workers.local import LocalSandbox
+from sparring.core.problem import Problem
+from sparring.evaluation.league import (
     CrossPlay,
     bradley_terry,
     games_of_matches,
@@ -17,9 +18,8 @@ from evaluation.league import (
     ratings,
     survival_rate,
 )
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
-from sandbox_workers.local import LocalSandbox
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
 from tests.recorded import match
 
 GAME = MultistageGame(MultistageRules(test_format="input_only"))

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from core.interfaces import Sampling
-from games.boards import kuhn
-from games.boards.evaluator import MatchEvaluator
-from games.boards.game import BoardGame
-from games.boards.positions import TicTacToe, best_moves
-from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
+from sparring.core.interfaces import Sampling
+from sparring.games.boards import kuhn
+from sparring.games.boards.evaluator import MatchEvaluator
+from sparring.games.boards.game import BoardGame
+from sparring.games.boards.positions import TicTacToe, best_moves
+from sparring.games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
 from tests.playing import play, player
 
 Says = Callable[[str, Sampling], str]

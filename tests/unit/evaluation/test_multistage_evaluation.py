@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from core.episode import Episode, Trajectory
-from core.evaluation import Scores
-from core.interfaces import SandboxFailure
-from core.problem import Problem
-from core.verdict import Limits, Status, Verdict
-from games.multistage.evaluator import MultistageEvaluator
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
+from sparring.core.episode import Episode, Trajectory
+from sparring.core.evaluation import Scores
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits, Status, Verdict
+from sparring.games.multistage.evaluator import MultistageEvaluator
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
 from tests.playing import play, player
 
 REFERENCE = "reference"

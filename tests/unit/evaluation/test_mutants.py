@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from core.interfaces import SandboxFailure
-from core.problem import Problem
-from evaluation.mutants import OPERATORS, Mutant, mutants, non_equivalent
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.problem import Problem
+from sparring.evaluation.mutants import OPERATORS, Mutant, mutants, non_equivalent
 
 EVERY = 10_000
 

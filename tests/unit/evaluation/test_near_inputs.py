@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.problem import Problem
-from core.source import literal
-from evaluation.near_inputs import near_inputs
+from sparring.core.problem import Problem
+from sparring.core.source import literal
+from sparring.evaluation.near_inputs import near_inputs
 
 VALUES = st.recursive(
     st.booleans() | st.integers(-99, 99) | st.floats(-9, 9) | st.text("ab", max_size=4),

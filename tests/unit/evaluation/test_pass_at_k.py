@@ -1,6 +1,6 @@
 import pytest
 
-from games.pass_at_k import mean_pass_at_k, pass_at_k
+from sparring.games.pass_at_k import mean_pass_at_k, pass_at_k
 
 
 def test_by_hand():

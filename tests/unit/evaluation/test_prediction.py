@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from core.episode import Episode, Trajectory
-from core.problem import Problem
-from games.prediction.evaluator import PredictionEvaluator
-from games.prediction.game import OutputPredictionGame
-from games.prediction.rules import OutputPredictionRules
+from sparring.core.episode import Episode, Trajectory
+from sparring.core.problem import Problem
+from sparring.games.prediction.evaluator import PredictionEvaluator
+from sparring.games.prediction.game import OutputPredictionGame
+from sparring.games.prediction.rules import OutputPredictionRules
 from tests.playing import play, player, reader
 
 TOPICS = [

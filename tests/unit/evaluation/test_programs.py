@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from core.problem import Problem
-from core.verdict import Limits, OutputTest, Status
-from games.program_scores import (
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits, OutputTest, Status
+from sparring.games.program_scores import (
     JudgedProgram,
     judge_program,
     judge_programs,

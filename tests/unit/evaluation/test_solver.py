@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from configs.load import ConfigError, load_run
-from core.episode import Episode, Trajectory
-from core.evaluation import EvaluationSettings, hacking_alarm
-from core.problem import Problem
-from core.verdict import Limits
-from games.programs.code_execution import CodeExecutionRules
-from games.programs.code_golf import CodeGolfRules
-from games.programs.evaluator import SolverEvaluator, proxy_gold_gap
-from games.programs.game import SolverGame, SolverRules
-from games.programs.unit_tests import UnitTestsRules
-from problems.formats import load_dataset
+from sparring.core.episode import Episode, Trajectory
+from sparring.core.evaluation import EvaluationSettings, hacking_alarm
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits
+from sparring.games.programs.code_execution import CodeExecutionRules
+from sparring.games.programs.code_golf import CodeGolfRules
+from sparring.games.programs.evaluator import SolverEvaluator, proxy_gold_gap
+from sparring.games.programs.game import SolverGame, SolverRules
+from sparring.games.programs.unit_tests import UnitTestsRules
+from sparring.problems.formats import load_dataset
 from tests.playing import play, reader
 
 LIMITS = Limits(cpu_s=0.3, wall_s=5.0)

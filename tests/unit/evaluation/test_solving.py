@@ -3,15 +3,15 @@
 import asyncio
 from dataclasses import replace
 
-from core.interfaces import Sampling
-from core.problem import Problem
-from core.verdict import Limits
-from evaluation.solving import Solver, SolveResult, Tester
-from evaluation.writing import PolicyWriter
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
-from games.programs.game import SolverGame
-from games.programs.unit_tests import UnitTestsRules
+from sparring.core.interfaces import Sampling
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits
+from sparring.evaluation.solving import Solver, SolveResult, Tester
+from sparring.evaluation.writing import PolicyWriter
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
+from sparring.games.programs.game import SolverGame
+from sparring.games.programs.unit_tests import UnitTestsRules
 from tests.playing import Breaking, Letters, player
 
 RIGHT, WRONG = "def f(n): return n * 2", "def f(n): return n + 2"

@@ -3,14 +3,14 @@ import os
 
 import pytest
 
-from core.problem import Problem
-from core.verdict import Limits
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
-from games.suite_scores import SuiteRecord, discriminator_scores, kill_at_k
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
+from sparring.games.suite_scores import SuiteRecord, discriminator_scores, kill_at_k
 
 FAST_SORT = "def f(xs):\n    return sorted(xs, reverse=True)[:2]\n"
 TUPLES = "def f(xs):\n    return tuple(sorted(xs, reverse=True)[:2])\n"

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from core.episode import Episode
-from core.interfaces import Branching, Player, Sampling, SandboxFailure
-from core.problem import Problem
-from core.seeding import derive_seed
-from core.verdict import Limits, Status, Verdict
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
 from sandbox_workers.local import LocalSandbox
+from sparring.core.episode import Episode
+from sparring.core.interfaces import Branching, Player, Sampling, SandboxFailure
+from sparring.core.problem import Problem
+from sparring.core.seeding import derive_seed
+from sparring.core.verdict import Limits, Status, Verdict
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
 from tests.playing import Letters, ScriptedPolicy
 
 

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from games.boards import kuhn
-from games.boards.game import BoardGame
-from games.boards.positions import KuhnPoker, TicTacToe, minimax
-from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
-from games.rules import matches
+from sparring.games.boards import kuhn
+from sparring.games.boards.game import BoardGame
+from sparring.games.boards.positions import KuhnPoker, TicTacToe, minimax
+from sparring.games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
+from sparring.games.rules import matches
 from tests.playing import Letters, play, player, sample_of
 
 

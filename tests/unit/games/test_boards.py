@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from games.boards import kuhn
-from games.boards.positions import KuhnPoker, TicTacToe, best_moves, bot_move, minimax, start
+from sparring.games.boards import kuhn
+from sparring.games.boards.positions import KuhnPoker, TicTacToe, best_moves, bot_move, minimax, start
 
 LINES = ["012", "345", "678", "036", "147", "258", "048", "246"]
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from core.interfaces import SandboxFailure
-from core.problem import Problem
-from core.verdict import Limits, OutputTest, Status, Verdict
-from games.programs.code_execution import CodeExecutionRules, execution_reward
-from games.programs.game import SolverGame
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits, OutputTest, Status, Verdict
+from sparring.games.programs.code_execution import CodeExecutionRules, execution_reward
+from sparring.games.programs.game import SolverGame
 from tests.playing import Breaking, play, player, reader
 
 PROBLEM = Problem(

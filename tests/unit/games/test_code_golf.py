@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from core.problem import Problem
-from core.verdict import Limits, Status
-from games.program_scores import JudgedProgram
-from games.programs.code_golf import CodeGolfRules, golf_scores
-from games.programs.game import SolverGame
-from games.programs.golf_rewards import GolfRules
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits, Status
+from sparring.games.program_scores import JudgedProgram
+from sparring.games.programs.code_golf import CodeGolfRules, golf_scores
+from sparring.games.programs.game import SolverGame
+from sparring.games.programs.golf_rewards import GolfRules
 from tests.playing import Breaking, Letters, play, reader, with_tests
 
 PROBLEM = Problem(

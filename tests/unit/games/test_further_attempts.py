@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from core.evaluation import EvaluationSettings
-from core.problem import Problem
-from core.verdict import Limits
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
-from games.programs.game import SolverGame
-from games.programs.unit_tests import UnitTestsRules
 from sandbox_workers.local import LocalSandbox
+from sparring.core.evaluation import EvaluationSettings
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
+from sparring.games.programs.game import SolverGame
+from sparring.games.programs.unit_tests import UnitTestsRules
 from tests.playing import Breaking, Letters, play, player, reader, sample_of
 
 PROBLEM = Problem(

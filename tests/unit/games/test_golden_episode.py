@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from core.episode import Episode
-from core.problem import Problem
-from core.verdict import Limits, OutputTest, Status
-from games.boards.game import BoardGame
-from games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
-from games.prediction.game import OutputPredictionGame
-from games.prediction.rules import OutputPredictionRules
-from games.programs.code_execution import CodeExecutionRules
-from games.programs.code_golf import CodeGolfRules
-from games.programs.game import SolverGame
-from games.programs.unit_tests import UnitTestsRules
-from games.rps.game import RpsGame
-from games.rps.rules import RpsRules
-from games.rules import matches
+from sparring.core.episode import Episode
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits, OutputTest, Status
+from sparring.games.boards.game import BoardGame
+from sparring.games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
+from sparring.games.prediction.game import OutputPredictionGame
+from sparring.games.prediction.rules import OutputPredictionRules
+from sparring.games.programs.code_execution import CodeExecutionRules
+from sparring.games.programs.code_golf import CodeGolfRules
+from sparring.games.programs.game import SolverGame
+from sparring.games.programs.unit_tests import UnitTestsRules
+from sparring.games.rps.game import RpsGame
+from sparring.games.rps.rules import RpsRules
+from sparring.games.rules import matches
 from tests.playing import lines_of, play, player, reader
 
 GOLDEN = Path(__file__).parents[2] / "golden"

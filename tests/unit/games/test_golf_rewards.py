@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from core.source import is_valid_python
-from core.verdict import Status, Verdict
-from games.programs.golf_rewards import GolfRules, fault_of, golf_reward, kaggle_score, utf8_bytes
+from sparring.core.source import is_valid_python
+from sparring.core.verdict import Status, Verdict
+from sparring.games.programs.golf_rewards import GolfRules, fault_of, golf_reward, kaggle_score, utf8_bytes
 
 RULES = GolfRules(
     pass_weight=2.0,

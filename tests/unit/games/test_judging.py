@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from core.episode import OUTCOME_CHARACTERS, Outcome
-from core.verdict import OutputTest, Status, Verdict
-from games.judging import outcomes_of
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
-from games.prediction.game import OutputPredictionGame
-from games.prediction.rules import OutputPredictionRules
-from games.programs.code_execution import CodeExecutionRules
-from games.programs.code_golf import CodeGolfRules
-from games.programs.game import SolverGame
-from games.programs.unit_tests import UnitTestsRules
+from sparring.core.episode import OUTCOME_CHARACTERS, Outcome
+from sparring.core.verdict import OutputTest, Status, Verdict
+from sparring.games.judging import outcomes_of
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
+from sparring.games.prediction.game import OutputPredictionGame
+from sparring.games.prediction.rules import OutputPredictionRules
+from sparring.games.programs.code_execution import CodeExecutionRules
+from sparring.games.programs.code_golf import CodeGolfRules
+from sparring.games.programs.game import SolverGame
+from sparring.games.programs.unit_tests import UnitTestsRules
 from tests.playing import Breaking, play, player, reader, with_tests
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from games.boards.kuhn import (
+from sparring.games.boards.kuhn import (
     CARDS,
     DEALS,
     TERMINAL,

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from core.episode import Episode, Mistakes
-from core.interfaces import Branching
-from core.verdict import Status
-from games.multistage.rewards import RewardRules
+from sparring.core.episode import Episode, Mistakes
+from sparring.core.interfaces import Branching
+from sparring.core.verdict import Status
+from sparring.games.multistage.rewards import RewardRules
 from tests.playing import sample_of
 
 RIGHT = "def f(n): return n + n"

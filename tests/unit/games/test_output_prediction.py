@@ -2,10 +2,10 @@
 
 import pytest
 
-from core.problem import Problem
-from core.verdict import Limits
-from games.prediction.game import _OTHER_HEAP, OutputPredictionGame
-from games.prediction.rules import OutputPredictionRules, foul
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits
+from sparring.games.prediction.game import _OTHER_HEAP, OutputPredictionGame
+from sparring.games.prediction.rules import OutputPredictionRules, foul
 from tests.playing import Breaking, Letters, play, player, reader
 
 TOPIC = Problem(

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from core.problem import Problem
-from games.multistage.emitted import EmittedTest, InputLimits, parse_suite
-from games.parsing import extract_program, read_program
+from sparring.core.problem import Problem
+from sparring.games.multistage.emitted import EmittedTest, InputLimits, parse_suite
+from sparring.games.parsing import extract_program, read_program
 
 LIMITS = InputLimits(chars=120, items=5, abs_int=1000, string=8)
 

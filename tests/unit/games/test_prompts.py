@@ -5,16 +5,25 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from core.episode import Completion, FinishReason
-from core.errors import SparringError
-from core.interfaces import Message
-from core.problem import Problem
-from core.stages import REASONING_STAGES
-from embedded.model import build_tokenizer
-from games.multistage.game import MultistageGame
-from games.multistage.messages import attack, closing, example_test, go_on, solve
-from games.multistage.rules import MultistageRules
-from games.prompts import END, MARKER_TOKENS, PAD, STAGE_MARKERS, ChatFormat, TaggedFormat, _Plain, format_for
+from sparring.core.episode import Completion, FinishReason
+from sparring.core.errors import SparringError
+from sparring.core.interfaces import Message
+from sparring.core.problem import Problem
+from sparring.core.stages import REASONING_STAGES
+from sparring.embedded.model import build_tokenizer
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.messages import attack, closing, example_test, go_on, solve
+from sparring.games.multistage.rules import MultistageRules
+from sparring.games.prompts import (
+    END,
+    MARKER_TOKENS,
+    PAD,
+    STAGE_MARKERS,
+    ChatFormat,
+    TaggedFormat,
+    _Plain,
+    format_for,
+)
 
 PROBLEM = Problem(
     id="p",

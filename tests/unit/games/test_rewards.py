@@ -2,8 +2,8 @@
 
 import pytest
 
-from core.verdict import Limits, Status, Verdict
-from games.multistage.rewards import (
+from sparring.core.verdict import Limits, Status, Verdict
+from sparring.games.multistage.rewards import (
     RewardRules,
     SuiteFacts,
     behaviour_duplicates,

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from games.rps.evaluator import MixtureEvaluator
-from games.rps.game import RpsGame
-from games.rps.payoffs import MOVES, equilibrium, exploitability, payoff
-from games.rps.rules import RpsRules
+from sparring.games.rps.evaluator import MixtureEvaluator
+from sparring.games.rps.game import RpsGame
+from sparring.games.rps.payoffs import MOVES, equilibrium, exploitability, payoff
+from sparring.games.rps.rules import RpsRules
 from tests.playing import Breaking, play, reader
 
 RULES = RpsRules(edge=2.0, illegal_reward=-3.0)

@@ -1,9 +1,9 @@
 """What rules say of themselves where they say nothing more."""
 
-from core.verdict import Limits
-from games.boards.rules import KuhnRules
-from games.programs.code_golf import CodeGolfRules
-from games.rules import Need, Rules
+from sparring.core.verdict import Limits
+from sparring.games.boards.rules import KuhnRules
+from sparring.games.programs.code_golf import CodeGolfRules
+from sparring.games.rules import Need, Rules
 
 
 class Runs(Rules):

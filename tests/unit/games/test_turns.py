@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.episode import FinishReason, Outcome
-from core.interfaces import Message, Sampling
-from core.seeding import derive_seed
-from core.verdict import Status
-from games.turns import again_message, answer_all, take_turn, worst
+from sparring.core.episode import FinishReason, Outcome
+from sparring.core.interfaces import Message, Sampling
+from sparring.core.seeding import derive_seed
+from sparring.core.verdict import Status
+from sparring.games.turns import again_message, answer_all, take_turn, worst
 from tests.playing import STOP, player
 
 

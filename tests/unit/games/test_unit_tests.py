@@ -2,10 +2,10 @@
 
 import pytest
 
-from core.problem import Problem
-from core.verdict import Limits, OutputTest
-from games.programs.game import SolverGame
-from games.programs.unit_tests import UnitTestsRules, read_answer, unit_test_reward
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits, OutputTest
+from sparring.games.programs.game import SolverGame
+from sparring.games.programs.unit_tests import UnitTestsRules, read_answer, unit_test_reward
 from tests.playing import Breaking, play, reader, with_tests
 
 PROBLEM = Problem(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from core.episode import Episode
-from games.multistage.game import MultistageGame
-from games.multistage.rules import MultistageRules
+from sparring.core.episode import Episode
+from sparring.games.multistage.game import MultistageGame
+from sparring.games.multistage.rules import MultistageRules
 from tests.playing import Letters
 from tests.unit.games.test_multistage import RIGHT, WRONG, WRONG_AT_3, components, rewards
 

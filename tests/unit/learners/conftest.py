@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import distributed
 
-from core.batch import Batch, Sample
 from learners.learner import Learner
 from learners.packing import row_of
 from learners.settings import LearnerSettings
+from sparring.core.batch import Batch, Sample
 from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
 
 

@@ -16,7 +16,7 @@ from learners.adapters import merged_folder
 from learners.checkpoints import CheckpointError
 from learners.learner import Learner
 from learners.packing import row_of
-from runtime.build import build_policy
+from sparring.runtime.build import build_policy
 from tests.learning import largest_difference, save_tiny_model, weights
 
 TOKENS = [3, 9, 4, 7, 11]

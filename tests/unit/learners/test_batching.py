@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from configs.schema import Config
-from core.batch import BatchSpec, Sample, SampleSpec, transcript_of
-from core.episode import Completion, Episode, FinishReason, Trajectory, Turn
 from learners.learner import Learner
-from runtime.build import credit_of
+from sparring.core.batch import BatchSpec, Sample, SampleSpec, transcript_of
+from sparring.core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from sparring.runtime.build import credit_of
 from tests.learning import largest_difference, weights
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from core.errors import RunFailed
 from learners.checkpoints import CheckpointError, CheckpointStore
 from learners.files import WEIGHTS_FILE
 from learners.health import MAX_RELOADS, Health
@@ -17,6 +16,7 @@ from learners.memory import OutOfMemory
 from learners.objective import Objective
 from learners.recovery import go_back, learn
 from learners.state import load_learner, save_learner
+from sparring.core.errors import RunFailed
 from tests.learning import Tokenizer, batch, largest_difference, weights
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from core.interfaces import Branching
 from learners.advantages.dr_grpo import dr_grpo
 from learners.advantages.estimate import Advantages
 from learners.advantages.grpo import grpo
 from learners.advantages.hierarchical_grpo import hierarchical_grpo
 from learners.advantages.tree import branch_values
 from learners.settings import LearnerSettings
+from sparring.core.interfaces import Branching
 
 
 def test_a_branch_is_worth_what_its_continuations_earn_beyond_the_others():

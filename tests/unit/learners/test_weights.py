@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from actors.weights import tensors_of
-from core.weights import digest_of, joined
 from learners import weights
 from learners.models import load_model
 from learners.weights import probe_tokens
+from sparring.core.weights import digest_of, joined
 from tests.learning import export
 
 

@@ -1,7 +1,7 @@
 """Held-out problems in a training set: found, named and dropped."""
 
-from core.problem import Problem
-from problems.contamination import drop_contaminated, normalised
+from sparring.core.problem import Problem
+from sparring.problems.contamination import drop_contaminated, normalised
 
 
 def problem(id: str, description: str, solution: str = "", language: str = "python") -> Problem:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from core.problem import Problem
-from problems.difficulty import difficulty_from_pass_rate, keep_learnable
+from sparring.core.problem import Problem
+from sparring.problems.difficulty import difficulty_from_pass_rate, keep_learnable
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from problems.grids import (
+from sparring.problems.grids import (
     GridTask,
     Pair,
     as_grid,
@@ -25,7 +25,7 @@ from problems.grids import (
     task_statistics,
     to_problem,
 )
-from problems.loader import ProblemFileError
+from sparring.problems.loader import ProblemFileError
 
 PAIR = {"input": [[0, 1], [2, 3]], "output": [[1, 0], [3, 2]]}
 GOOD = {"train": [PAIR, PAIR], "test": [PAIR], "arc-gen": [PAIR]}

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from core.source import parse_signature
-from problems.formats import load_dataset
-from problems.loader import ProblemFileError, load_problems, load_to_solve
-from problems.splits import split_problems
+from sparring.core.source import parse_signature
+from sparring.problems.formats import load_dataset
+from sparring.problems.loader import ProblemFileError, load_problems, load_to_solve
+from sparring.problems.splits import split_problems
 
-EXAMPLES = Path(__file__).parents[3] / "problems" / "example_problems.json"
+EXAMPLES = Path(__file__).parents[3] / "sparring" / "problems" / "example_problems.json"
 
 GOOD = {
     "id": "double",

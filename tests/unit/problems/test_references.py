@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from core.interfaces import SandboxFailure
-from core.verdict import KnownTest, ReferenceTest, Status, Verdict, known_by
-from problems.loader import ProblemFileError, load_problems
-from problems.references import Offence, judge_references, validate_references
-from runtime.problem_sets import without_failing
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.verdict import KnownTest, ReferenceTest, Status, Verdict, known_by
+from sparring.problems.loader import ProblemFileError, load_problems
+from sparring.problems.references import Offence, judge_references, validate_references
+from sparring.runtime.problem_sets import without_failing
 from tests.unit.problems.test_loader import EXAMPLES, GOOD, changed, write
 
 

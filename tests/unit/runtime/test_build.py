@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from configs.schema import Config
-from core.errors import SparringError
-from core.problem import Problem
-from runtime import build
+from sparring.core.errors import SparringError
+from sparring.core.problem import Problem
+from sparring.runtime import build
 from tests.playing import Letters
 
 TRAIN, HELD_OUT = [

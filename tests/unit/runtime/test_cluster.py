@@ -6,10 +6,10 @@ import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 
 from configs.schema import Config
-from core.errors import RunFailed, SparringError
-from core.weights import PublishError
-from runtime import cluster
-from runtime.cluster import for_the_user
+from sparring.core.errors import RunFailed, SparringError
+from sparring.core.weights import PublishError
+from sparring.runtime import cluster
+from sparring.runtime.cluster import for_the_user
 
 REMOTE = "ray::RolloutActor.publish()\n  File 'x.py', line 1\nPublishError: engine and learner differ"
 

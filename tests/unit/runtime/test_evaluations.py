@@ -11,15 +11,15 @@ import pytest
 from rich.console import Console
 
 from configs.schema import Config
-from core.errors import SparringError
-from core.evaluation import Scores
-from core.play import PlayRequest
-from core.problem import Problem
-from games.multistage.rules import MultistageRules
-from runtime.evaluations import Evaluations
-from runtime.parts import Start
-from tracking.clock import Clock
-from tracking.progress import Display
+from sparring.core.errors import SparringError
+from sparring.core.evaluation import Scores
+from sparring.core.play import PlayRequest
+from sparring.core.problem import Problem
+from sparring.games.multistage.rules import MultistageRules
+from sparring.runtime.evaluations import Evaluations
+from sparring.runtime.parts import Start
+from sparring.tracking.clock import Clock
+from sparring.tracking.progress import Display
 
 DONE = {"step": 3}
 TEXTS = ("description", "function_signature", "reference_solution")

@@ -11,11 +11,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from configs.load import load_run
-from core.errors import SparringError
-from runtime import gguf
-from runtime.memory_plan import shape_of
-from runtime.model import find_policies, open_model
-from runtime.start import find_model, resolve
+from sparring.core.errors import SparringError
+from sparring.runtime import gguf
+from sparring.runtime.memory_plan import shape_of
+from sparring.runtime.model import find_policies, open_model
+from sparring.runtime.start import find_model, resolve
 from tests.gguf_files import END, PAD, TEMPLATE, tiny, write_gguf
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from configs.load import RECIPES, load_run
 from configs.schema import Config
-from core.errors import SparringError
-from runtime import hardware as hardware_of_runs
-from runtime import memory_plan
-from runtime.hardware import Hardware, HostMemory, detect, host_memory, of_engine, said, settled
-from runtime.memory_plan import Shape
-from runtime.start import fit
+from sparring.core.errors import SparringError
+from sparring.runtime import hardware as hardware_of_runs
+from sparring.runtime import memory_plan
+from sparring.runtime.hardware import Hardware, HostMemory, detect, host_memory, of_engine, said, settled
+from sparring.runtime.memory_plan import Shape
+from sparring.runtime.start import fit
 
 CPU = Hardware(
     gpus=0, gpu=None, gpu_memory_gib=0.0, capability=(0, 0), cpu_cores=4, memory_gib=1000.0, offline=False

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from configs.load import load_run
-from core.errors import SparringError
-from evaluation.writing import PolicyWriter
-from runtime import league
-from runtime.league import Effort, Member, members_of, play_league
-from runtime.start import STARTED_FROM
+from sparring.core.errors import SparringError
+from sparring.evaluation.writing import PolicyWriter
+from sparring.runtime import league
+from sparring.runtime.league import Effort, Member, members_of, play_league
+from sparring.runtime.start import STARTED_FROM
 from tests.playing import Letters, ScriptedPolicy
 
 KUHN = load_run(["--config", "spiral_kuhn"])[0].to_config()
@@ -75,7 +75,7 @@ def test_every_program_meets_every_suite(says):
     config = MULTISTAGE.model_copy(
         update={"game": MULTISTAGE.game.model_copy(update={"test_format": "input_only"})}
     )
-    from runtime.problem_sets import load_splits
+    from sparring.runtime.problem_sets import load_splits
 
     problem = load_splits(config)[1][0]
     call = problem.baseline_asserts[0].removeprefix("assert ").split(" ==")[0]

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from configs.load import load_run
-from core.play import PlayProgress
 from learners.settings import LearnerSettings
 from learners.train_spec import LearnerSpec
-from runtime import local
-from runtime.parts import Start
+from sparring.core.play import PlayProgress
+from sparring.runtime import local
+from sparring.runtime.parts import Start
 from tests.learning import save_tiny_model
 
 

@@ -11,15 +11,15 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, Pr
 
 from configs.load import load_run
 from configs.schema import Config
-from core.weights import PART_BYTES
 from learners.attention import PACKED
 from learners.models import score_tokens
 from learners.packing import row_of
 from learners.settings import LearnerSettings
 from learners.tuning import Backbone, LoraTuning
-from runtime import host_plan, memory_plan, placement
-from runtime.hardware import Hardware, choices, fits, settled, ways_out
-from runtime.memory_plan import GB, Shape, activations, demands, shape_of
+from sparring.core.weights import PART_BYTES
+from sparring.runtime import host_plan, memory_plan, placement
+from sparring.runtime.hardware import Hardware, choices, fits, settled, ways_out
+from sparring.runtime.memory_plan import GB, Shape, activations, demands, shape_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "hardware.md"
 QWEN = {  # Qwen2.5-Coder, by their config.json

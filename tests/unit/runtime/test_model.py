@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from actors.settings import VllmEngineSettings
-from core.errors import SparringError
-from core.problem import Problem
-from embedded.teaching import SHIPPED, WARM_STARTS
-from games.programs.game import SolverGame
-from games.prompts import ChatFormat, TaggedFormat
-from runtime.model import (
+from sparring.core.errors import SparringError
+from sparring.core.problem import Problem
+from sparring.embedded.teaching import SHIPPED, WARM_STARTS
+from sparring.games.programs.game import SolverGame
+from sparring.games.prompts import ChatFormat, TaggedFormat
+from sparring.runtime.model import (
     Model,
     check_writes_programs,
     find_policies,
@@ -73,7 +73,9 @@ async def test_a_model_that_vllm_does_not_load_is_refused_before_an_engine_start
     there = Path(shutil.copytree(SHIPPED / "generator", tmp_path / "model"))
     config = json.loads((there / "config.json").read_text())
     (there / "config.json").write_text(json.dumps({**config, "architectures": ["OpenAIGPTLMHeadModel"]}))
-    monkeypatch.setattr("runtime.build.build_policy", lambda *_: pytest.fail("an engine was started"))
+    monkeypatch.setattr(
+        "sparring.runtime.build.build_policy", lambda *_: pytest.fail("an engine was started")
+    )
     opened = open_model(str(there), "--policy")
     with pytest.raises(SparringError, match=r"--engine vllm: .*OpenAIGPTLMHeadModel; give the other engine"):
         async with loaded(opened, VllmEngineSettings(), "cpu", opened.style(), 16, 0):

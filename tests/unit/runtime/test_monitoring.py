@@ -10,7 +10,7 @@ SHELLS = (
     "actors/rollout.py",
     "learners/mailbox.py",
     "sandbox_workers/pool.py",
-    "runtime/monitoring.py",
+    "sparring/runtime/monitoring.py",
 )
 SUFFIXES = r"(?:_bucket|_total|_sum|_count)?"
 

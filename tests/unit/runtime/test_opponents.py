@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from configs.schema import Config
-from core.episode import Episode, Trajectory
-from curriculum.curriculum import Curriculum
-from runtime.opponents import PastOpponents
-from runtime.parts import Start
+from sparring.core.episode import Episode, Trajectory
+from sparring.curriculum.curriculum import Curriculum
+from sparring.runtime.opponents import PastOpponents
+from sparring.runtime.parts import Start
 
 ROLES = ("generator", "discriminator")
 

@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from configs.schema import Config
-from core.play import POLICIES
-from runtime.hardware import Hardware, choices, settled
-from runtime.placement import (
+from sparring.core.play import POLICIES
+from sparring.runtime.hardware import Hardware, choices, settled
+from sparring.runtime.placement import (
     UNIT,
     Node,
     NoPlace,

@@ -10,12 +10,12 @@ import pytest
 import driver
 from configs.load import load_run
 from configs.schema import Config
-from embedded.teaching import SHIPPED
-from runtime import plan
-from runtime.hardware import settled
-from runtime.memory_plan import Shape
-from runtime.parts import Start
-from runtime.placement import Node, shares
+from sparring.embedded.teaching import SHIPPED
+from sparring.runtime import plan
+from sparring.runtime.hardware import settled
+from sparring.runtime.memory_plan import Shape
+from sparring.runtime.parts import Start
+from sparring.runtime.placement import Node, shares
 
 ONE_PROCESS = ("--config", "debug", "--sandbox.backend", "process")
 
@@ -86,7 +86,7 @@ def test_an_architecture_that_vllm_does_not_load_is_refused(
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text(json.dumps({"model_type": "qwen2", "architectures": [architecture]}))
-    given = ["--problems-file", "problems/example_problems.json"]
+    given = ["--problems-file", "sparring/problems/example_problems.json"]
     for role in ("generator", "discriminator"):
         given += [f"--{role}-model", str(model), f"--{role}.engine.kind", "vllm"]
     obstacles = planned(tmp_path, *given).obstacles

@@ -9,11 +9,11 @@ import pytest
 
 from configs.evaluate import EvaluateOptions
 from configs.schema import Config
-from core.verdict import OutputTest
-from problems.formats import load_written
-from problems.loader import ProblemFileError
-from runtime import cluster, local
-from runtime.problem_sets import load_splits
+from sparring.core.verdict import OutputTest
+from sparring.problems.formats import load_written
+from sparring.problems.loader import ProblemFileError
+from sparring.runtime import cluster, local
+from sparring.runtime.problem_sets import load_splits
 from tests.datasets import DATA
 
 

@@ -13,16 +13,16 @@ import pytest
 from rich.console import Console
 
 from configs.schema import Config
-from core.evaluation import Scores
-from curriculum.curriculum import Assignment, Phase
 from learners import mirror
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
-from runtime import plan
-from runtime.parts import Start
-from runtime.recorder import Recorder
+from sparring.core.evaluation import Scores
+from sparring.curriculum.curriculum import Assignment, Phase
+from sparring.runtime import plan
+from sparring.runtime.parts import Start
+from sparring.runtime.recorder import Recorder
+from sparring.tracking.clock import Clock
+from sparring.tracking.progress import Display
 from tests.learning import Tokenizer
-from tracking.clock import Clock
-from tracking.progress import Display
 
 ROLES = ("generator", "discriminator")
 CONFIG = Config.model_validate({"checkpoint": {"every": 2, "keep": 1}})

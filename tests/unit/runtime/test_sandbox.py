@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from configs.load import load_run
-from runtime import cluster, local
+from sparring.runtime import cluster, local
 
 START: Any = SimpleNamespace(run_directory=Path("run"))
 EMBEDDED = ["--config", "debug"]

@@ -10,16 +10,16 @@ import pytest
 from pydantic import ValidationError
 
 from configs.schema import Config
-from core.commands import plain_endings
-from core.episode import Episode, Trajectory
-from core.errors import OutOfMemory, RunFailed, SparringError
-from core.interfaces import EngineFailure
-from core.play import PlayResult
-from curriculum.curriculum import Curriculum
-from runtime import session
-from runtime.parts import Start
-from tracking.report import _state
-from tracking.run_log import run_log
+from sparring.core.commands import plain_endings
+from sparring.core.episode import Episode, Trajectory
+from sparring.core.errors import OutOfMemory, RunFailed, SparringError
+from sparring.core.interfaces import EngineFailure
+from sparring.core.play import PlayResult
+from sparring.curriculum.curriculum import Curriculum
+from sparring.runtime import session
+from sparring.runtime.parts import Start
+from sparring.tracking.report import _state
+from sparring.tracking.run_log import run_log
 
 
 @pytest.mark.parametrize(

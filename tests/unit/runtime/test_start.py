@@ -14,11 +14,11 @@ import yaml
 from huggingface_hub import constants
 
 from configs.load import RECIPES, load_run
-from core.errors import SparringError
-from embedded.teaching import SHIPPED
-from runtime import start
-from runtime.hardware import detect
-from runtime.start import (
+from sparring.core.errors import SparringError
+from sparring.embedded.teaching import SHIPPED
+from sparring.runtime import start
+from sparring.runtime.hardware import detect
+from sparring.runtime.start import (
     _differences,
     end_token_ids,
     find_model,
@@ -156,7 +156,9 @@ def test_where_a_recipe_names_a_directory_of_ours_it_is_there(recipe: str, monke
     monkeypatch.chdir(RECIPES.parent)
     config = load_run(["--config", recipe])[0].to_config()
     for role in config.policies:
-        if (model := config.policy(role).model).startswith("embedded/"):  # others are the user's, or a hub's
+        if (model := config.policy(role).model).startswith(
+            "sparring/embedded/"
+        ):  # others are the user's, or a hub's
             find_model(model, role)
 
 

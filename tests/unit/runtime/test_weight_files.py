@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.weights import PublishError, WeightUpdate, digest_of
-from runtime.weight_files import read_weights, write_weights
+from sparring.core.weights import PublishError, WeightUpdate, digest_of
+from sparring.runtime.weight_files import read_weights, write_weights
 
 TENSORS = {
     "model.layers.0.weight": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from core.verdict import Limits, Status, Verdict
 from sandbox_workers.channel import ChannelBackend
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.runner.framing import Frames, pack
 from sandbox_workers.runner.judged import Judged
+from sparring.core.verdict import Limits, Status, Verdict
 
 READY = pack({"ready": "3.11", "commands": ["lua5.4"]})
 JOB = Job(program="p", tests=("f(1)",), limits=Limits())

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from core.interfaces import SandboxFailure
-from core.verdict import KnownTest, Limits, OutputTest, Status, Verdict
 from sandbox_workers.client import SandboxClient, verdict_keys
 from sandbox_workers.jobs import BackendDied, Job, WorkerLost
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.verdict import KnownTest, Limits, OutputTest, Status, Verdict
 
 Script = Callable[[int, Job, str], Verdict]
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.verdict import KnownTest, Limits, OutputTest, ReferenceTest
 from sandbox_workers.jobs import MOST_TEST_CHARS, Job, is_data
 from sandbox_workers.languages import Language, UnknownLanguage, languages
+from sparring.core.verdict import KnownTest, Limits, OutputTest, ReferenceTest
 
 literals = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import SparringError
 from sandbox_workers.__main__ import main, read_jobs
+from sparring.core.errors import SparringError
 
 
 @pytest.mark.parametrize(

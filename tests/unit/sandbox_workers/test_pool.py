@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 
-from core.interfaces import SandboxFailure
-from core.verdict import Status, Verdict
 from sandbox_workers import pool
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import BackendDied, Job, WorkerLost
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.pool import RayTransport
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.verdict import Status, Verdict
 
 
 class Failing:

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.runner import kernel
-from sandbox_workers.seccomp import DOCKER, PROFILE, bpf_path
+from sandbox_workers.seccomp import HERE, PROFILE, bpf_path
 
 ALLOWED, KILLED = 0x7FFF0000, 0
 EPERM, EINVAL, ENOSYS, EAFNOSUPPORT = (0x50000 | number for number in (1, 22, 38, 97))
@@ -44,7 +44,7 @@ CALLS = [
 
 @pytest.fixture(scope="module")
 def make_seccomp() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_seccomp", DOCKER / "make_seccomp.py")
+    spec = importlib.util.spec_from_file_location("make_seccomp", HERE.parent / "docker" / "make_seccomp.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -82,7 +82,7 @@ def test_the_made_files_are_what_the_profile_gives_now(make_seccomp: ModuleType,
         pytest.skip(
             f"the files are of libseccomp {make_seccomp.LIBSECCOMP}, here is {make_seccomp.version(lib)}"
         )
-    made = (DOCKER / f"seccomp.{architecture}.bpf").read_bytes()
+    made = (HERE / f"seccomp.{architecture}.bpf").read_bytes()
     now = make_seccomp.export_bpf(lib, json.loads(PROFILE.read_text()), architecture)
     assert made == now, "stale: python docker/make_seccomp.py"
 
@@ -94,7 +94,7 @@ def test_the_made_files_are_what_the_profile_gives_now(make_seccomp: ModuleType,
 def test_calls_fare_as_the_profile_says(
     architecture: str, name: str, x86_64: int, aarch64: int, arguments: tuple[int, ...], expected: int
 ) -> None:
-    program = (DOCKER / f"seccomp.{architecture}.bpf").read_bytes()
+    program = (HERE / f"seccomp.{architecture}.bpf").read_bytes()
     number = x86_64 if architecture == "x86_64" else aarch64
     assert run(program, ARCHITECTURES[architecture], number, arguments) == expected
 
@@ -131,7 +131,7 @@ def test_clocks_of_other_processes_are_refused(
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_calls_of_another_architecture_kill(architecture: str) -> None:
     """getpid by i386's door, and by x32's, whose numbers have bit 30."""
-    program = (DOCKER / f"seccomp.{architecture}.bpf").read_bytes()
+    program = (HERE / f"seccomp.{architecture}.bpf").read_bytes()
     assert run(program, 0x40000003, 20, ()) == KILLED
     if architecture == "x86_64":
         assert run(program, ARCHITECTURES[architecture], 0x40000000 | 39, ()) == KILLED

@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from core.interfaces import SandboxFailure
-from core.verdict import Limits, Status, Verdict
 from sandbox_workers import jobs
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.service import RequestLimits, RequestRefused, RunCode, as_job, as_run, make_app
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.verdict import Limits, Status, Verdict
+from sparring.web.service import say_errors_plainly
 from tests.serving import served
-from web.service import say_errors_plainly
 
 
 class Scripted(SandboxClient):

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from core.interfaces import SandboxFailure
-from core.verdict import Limits, Status, Verdict
 from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable, WorkerLost
 from sandbox_workers.local import ThreadTransport
 from sandbox_workers.worker import SandboxWorker
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.verdict import Limits, Status, Verdict
 
 
 class ScriptedBackend:

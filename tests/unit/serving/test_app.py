@@ -8,16 +8,16 @@ import pytest
 from cachetools import LRUCache
 from fastapi import FastAPI, Request
 
-from core.interfaces import EngineFailure
-from embedded.teaching import SHIPPED
-from runtime.hardware import Hardware
-from runtime.model import Model
-from scripts.serve import _options
-from serving import app as serving_app
-from serving.app import asked_tokens, build_app
-from serving.cache import CachedAnswer
-from serving.engine import EngineOptions
-from web.service import guarded
+from sparring.cli.serve import _options
+from sparring.core.interfaces import EngineFailure
+from sparring.embedded.teaching import SHIPPED
+from sparring.runtime.hardware import Hardware
+from sparring.runtime.model import Model
+from sparring.serving import app as serving_app
+from sparring.serving.app import asked_tokens, build_app
+from sparring.serving.cache import CachedAnswer
+from sparring.serving.engine import EngineOptions
+from sparring.web.service import guarded
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
@@ -173,7 +173,7 @@ async def test_an_engine_gets_the_dtype_that_its_device_has_and_its_part_of_the_
         offline=True,
     )
     monkeypatch.setattr(serving_app, "start_engine", start)
-    monkeypatch.setattr("runtime.hardware.detect", lambda: gpu)
+    monkeypatch.setattr("sparring.runtime.hardware.detect", lambda: gpu)
     one = [f"echo={SHIPPED / 'generator'}"]
     for models, share in ((one, 0.9), ([*one, *(f"m{i}={SHIPPED / 'generator'}" for i in range(5))], 0.45)):
         async with client(model=models, max_models=2, **asked) as http:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from cachetools import LRUCache
 
-from serving.cache import CachedAnswer, answer_from, cache_key
+from sparring.serving.cache import CachedAnswer, answer_from, cache_key
 
 GREEDY = {"model": "m", "prompt": "p", "temperature": 0}
 

@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from serving.model_cache import ModelCache
+from sparring.serving.model_cache import ModelCache
 
 
 class Book:

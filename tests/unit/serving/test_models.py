@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import SparringError
-from embedded.teaching import SHIPPED
-from games.prompts import served_template
-from runtime.model import open_model
-from serving.models import at_once, open_models, with_context
+from sparring.core.errors import SparringError
+from sparring.embedded.teaching import SHIPPED
+from sparring.games.prompts import served_template
+from sparring.runtime.model import open_model
+from sparring.serving.models import at_once, open_models, with_context
 
 GIB = 1 << 30
 

@@ -7,13 +7,13 @@ from typing import Any, cast
 import pytest
 from fastapi.responses import StreamingResponse
 
-from core.interfaces import Sandbox
-from core.problem import Problem
-from embedded.teaching import SHIPPED
-from evaluation.solving import Solver, SolveResult
-from runtime.model import Model, open_model
-from serving import solve as serving_solve
-from serving.solve import PromptRefused, SolveRequest, Solving
+from sparring.core.interfaces import Sandbox
+from sparring.core.problem import Problem
+from sparring.embedded.teaching import SHIPPED
+from sparring.evaluation.solving import Solver, SolveResult
+from sparring.runtime.model import Model, open_model
+from sparring.serving import solve as serving_solve
+from sparring.serving.solve import PromptRefused, SolveRequest, Solving
 
 MODELS = {name: open_model(str(SHIPPED / name), "--model") for name in ("generator", "discriminator")}
 HUB = dataclasses.replace(MODELS["generator"], run={}, context=32_768)

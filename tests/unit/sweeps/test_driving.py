@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-import sweeps.driving
-from core.errors import RunFailed
-from sweeps.driving import DriverProcess
-from tracking.rows import read_rows
+import sparring.sweeps.driving
+from sparring.core.errors import RunFailed
+from sparring.sweeps.driving import DriverProcess
+from sparring.tracking.rows import read_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 DRIVER = """
@@ -35,7 +35,7 @@ def driver(tmp_path, monkeypatch):
 
     def start(end: str) -> DriverProcess:
         (tmp_path / "driver.py").write_text(DRIVER.replace("{end}", end))
-        monkeypatch.setattr(sweeps.driving, "_ROOT", tmp_path)
+        monkeypatch.setattr(sparring.sweeps.driving, "_ROOT", tmp_path)
         return DriverProcess(tmp_path / "run", [str(tmp_path / "run"), "x"], tmp_path / "log")
 
     return start
@@ -62,8 +62,10 @@ def test_a_run_is_where_its_paths_are_meant_if_there_is_such_a_place(driver, tmp
 
 def test_a_file_that_has_not_grown_is_not_read_again(driver, monkeypatch):
     reads = []
-    monkeypatch.setattr(sweeps.driving, "_LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(sweeps.driving, "read_rows", lambda file: reads.append(file) or read_rows(file))
+    monkeypatch.setattr(sparring.sweeps.driving, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(
+        sparring.sweeps.driving, "read_rows", lambda file: reads.append(file) or read_rows(file)
+    )
     assert len(list(driver("time.sleep(1)").rows(after=-1))) == 3
     assert len(reads) <= 3, "it was written to three times"
 
@@ -117,7 +119,7 @@ def test_a_run_ends_with_who_started_it(tmp_path: Path):
         DRIVER.replace("{end}", "print('pid', os.getpid(), flush=True); time.sleep(600)")
     )
     starter = (
-        "import sys, time; from pathlib import Path; import sweeps.driving as d; here = Path(sys.argv[1]); d._ROOT = here;"
+        "import sys, time; from pathlib import Path; import sparring.sweeps.driving as d; here = Path(sys.argv[1]); d._ROOT = here;"
         "d.DriverProcess(here / 'run', [str(here / 'run'), 'x'], here / 'log'); time.sleep(600)"
     )
     parent = subprocess.Popen(

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import yaml
 
-from embedded.problems import embedded_problems
-from embedded.teaching import SHIPPED
-from sweeps.reporting import likeness, parameters, population
-from sweeps.reports import by_setting
-from sweeps.runs import RunFiles
-from sweeps.spec import Replicate, Setting, Sweep
+from sparring.embedded.problems import embedded_problems
+from sparring.embedded.teaching import SHIPPED
+from sparring.sweeps.reporting import likeness, parameters, population
+from sparring.sweeps.reports import by_setting
+from sparring.sweeps.runs import RunFiles
+from sparring.sweeps.spec import Replicate, Setting, Sweep
+from sparring.tracking.run_record import RunRecord
 from tests.datasets import problem_file
-from tracking.run_record import RunRecord
 
 
 def test_a_models_size_is_that_of_what_was_saved(tmp_path, monkeypatch):

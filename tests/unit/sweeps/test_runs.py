@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from core.evaluation import Scores
-from evaluation.intervals import interval
-from sweeps import reports
-from sweeps.runs import (
+from sparring.core.evaluation import Scores
+from sparring.evaluation.intervals import interval
+from sparring.sweeps import reports
+from sparring.sweeps.runs import (
     RunFiles,
     forget_failure,
     generation,
@@ -20,9 +20,9 @@ from sweeps.runs import (
     runs_of,
     value_of,
 )
-from sweeps.spec import Replicate, Setting, Sweep, SweepError
-from sweeps.tables import Table
-from tracking.run_record import RunRecord
+from sparring.sweeps.spec import Replicate, Setting, Sweep, SweepError
+from sparring.sweeps.tables import Table
+from sparring.tracking.run_record import RunRecord
 
 
 def run_at(directory: Path, *scores: float, finish: bool = True) -> RunFiles:

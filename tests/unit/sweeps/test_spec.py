@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from core.problem import Problem
-from core.verdict import Limits
-from sweeps.ablations import NAMES, ablation
-from sweeps.problem_files import folds, keys_of, nested_parts, write_problems
-from sweeps.spec import (
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits
+from sparring.sweeps.ablations import NAMES, ablation
+from sparring.sweeps.problem_files import folds, keys_of, nested_parts, write_problems
+from sparring.sweeps.spec import (
     Range,
     Replicate,
     Setting,
@@ -202,7 +202,7 @@ def test_parts_of_a_data_size_series_are_nested():
 
 
 def test_a_part_is_a_problem_file_that_a_run_reads(tmp_path):
-    from problems.loader import load_problems
+    from sparring.problems.loader import load_problems
 
     train = write_problems(tmp_path / "p" / "train.json", problems(3))
     assert load_problems(train) == [*problems(3)]

@@ -9,11 +9,11 @@ import yaml
 from ray.tune.result import TRIAL_INFO
 from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining
 
-import sweeps.driving
-from core.errors import RunFailed
-from sweeps.runs import RunFiles, mark_stopped
-from sweeps.spec import Replicate, Setting, Sweep
-from sweeps.tuning import DriverTrial, _keys, _mutation, _scheduler
+import sparring.sweeps.driving
+from sparring.core.errors import RunFailed
+from sparring.sweeps.runs import RunFiles, mark_stopped
+from sparring.sweeps.spec import Replicate, Setting, Sweep
+from sparring.sweeps.tuning import DriverTrial, _keys, _mutation, _scheduler
 
 DRIVER = """
 import json, pathlib, sys, yaml
@@ -41,7 +41,7 @@ for step in range(max(done, default=-1) + 1, 4):
 @pytest.fixture
 def directory(tmp_path, monkeypatch) -> Path:
     (tmp_path / "driver.py").write_text(DRIVER)
-    monkeypatch.setattr(sweeps.driving, "_ROOT", tmp_path)
+    monkeypatch.setattr(sparring.sweeps.driving, "_ROOT", tmp_path)
     sweep(tmp_path).save(tmp_path)
     return tmp_path
 

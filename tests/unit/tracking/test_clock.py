@@ -1,6 +1,6 @@
 import time
 
-from tracking.clock import Clock
+from sparring.tracking.clock import Clock
 
 
 def clock_at(*times: float) -> Clock:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tracking.divergence import Divergence, StopSettings
+from sparring.tracking.divergence import Divergence, StopSettings
 
 ROLES = ("generator", "discriminator")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from actors.rows import PROMPT_CHARACTERS
-from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
+from sparring.core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
+from sparring.tracking.episodes import OLDER_FILES, EpisodeLog, episode_files
+from sparring.tracking.rows import read_rows
+from sparring.tracking.run_record import RunRecord
 from tests.recorded import lines
-from tracking.episodes import OLDER_FILES, EpisodeLog, episode_files
-from tracking.rows import read_rows
-from tracking.run_record import RunRecord
 
 
 def turn(stage: int, tokens: int, reason: FinishReason = FinishReason.STOP) -> Turn:

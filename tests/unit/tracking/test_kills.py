@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tracking.kills import KillMatrix
+from sparring.tracking.kills import KillMatrix
 
 TESTS = {"a": "assert f(1) == 2", "b": "assert f(3) == 6"}
 

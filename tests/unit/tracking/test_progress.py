@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from core.play import PlayProgress
-from tracking.progress import Display, display
+from sparring.core.play import PlayProgress
+from sparring.tracking.progress import Display, display
 
 ROW: dict[str, Any] = {
     "step": 2, "stage": 1, "phase": "discriminator", "generator_reward": 0.5, "discriminator_reward": -0.25,
@@ -218,7 +218,7 @@ def test_an_interrupted_live_line_is_gone_and_what_was_said_is_there_once() -> N
     """Typed at a terminal of 60 columns."""
     program = (
         "import os, signal, time\n"
-        "from tracking.progress import display\n"
+        "from sparring.tracking.progress import display\n"
         "with display() as show:\n"
         "    show.begin(9, 1)\n"
         "    show.phase('step 2: rollout')\n"

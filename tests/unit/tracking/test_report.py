@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 import yaml
 
-from games.boards.rules import TicTacToeRules
-from games.multistage.rewards import RewardRules
-from games.multistage.rules import MultistageRules
-from games.prediction.rules import OutputPredictionRules
-from games.programs.code_golf import CodeGolfRules
 from sandbox_workers.local import LocalSandbox
+from sparring.games.boards.rules import TicTacToeRules
+from sparring.games.multistage.rewards import RewardRules
+from sparring.games.multistage.rules import MultistageRules
+from sparring.games.prediction.rules import OutputPredictionRules
+from sparring.games.programs.code_golf import CodeGolfRules
+from sparring.tracking.report import ReportData, gather, is_over, names_of, page
+from sparring.tracking.rows import append_row
 from tests.playing import play, reader
 from tests.recorded import DOUBLE, PROGRAMS, match, record, spar
-from tracking.report import ReportData, gather, is_over, names_of, page
-from tracking.rows import append_row
 
 HOSTILE = '</script><script>window.stolen = 1</script><img src=x onerror="stolen=1">&lt;<!--'
 

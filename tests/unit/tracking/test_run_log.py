@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tracking.progress import say
-from tracking.run_log import harmless, run_log
+from sparring.tracking.progress import say
+from sparring.tracking.run_log import harmless, run_log
 
 
 def lines(directory: Path) -> list[str]:

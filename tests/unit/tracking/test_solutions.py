@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tracking.solutions import Solution, SolutionDatabase, implementation
+from sparring.tracking.solutions import Solution, SolutionDatabase, implementation
 
 ROOT = Path(__file__).parents[3]
 FLIP = "p=lambda g:g[::-1]"
@@ -111,7 +111,7 @@ def test_many_may_write_at_once(path):
 
 WRITER = """
 import sys
-from tracking.solutions import SolutionDatabase
+from sparring.tracking.solutions import SolutionDatabase
 solutions = SolutionDatabase(sys.argv[1])
 for step in range(10**6):
     solutions.add("t", f"x={step}", pass_rate=1.0, step=step)

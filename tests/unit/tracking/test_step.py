@@ -3,11 +3,11 @@ from dataclasses import replace
 
 import pytest
 
-from core.episode import Completion, Episode, FinishReason, Mistakes, Outcome, Trajectory, Turn
-from core.interfaces import SandboxFailure
-from core.play import PlayResult, usage_of
-from core.tracing import Span
-from tracking.step import (
+from sparring.core.episode import Completion, Episode, FinishReason, Mistakes, Outcome, Trajectory, Turn
+from sparring.core.interfaces import SandboxFailure
+from sparring.core.play import PlayResult, usage_of
+from sparring.core.tracing import Span
+from sparring.tracking.step import (
     best_programs,
     episode_metrics,
     mistakes,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from core.tracing import BusyTimer
-from tracking.clock import Clock
-from tracking.trace import Trace
+from sparring.core.tracing import BusyTimer
+from sparring.tracking.clock import Clock
+from sparring.tracking.trace import Trace
 
 
 def events(file: Path) -> list[dict[str, Any]]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
+from sparring.core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
+from sparring.tracking.plots import plot_learning_curves
+from sparring.tracking.progress import Display
+from sparring.tracking.run_record import RunRecord, versions
 from tests.recorded import lines
-from tracking.plots import plot_learning_curves
-from tracking.progress import Display
-from tracking.run_record import RunRecord, versions
 
 SCORES = {"generator_pass_rate": 0.25, "test_validity": 0.5, "kill_rate": 0.75}
 
@@ -51,7 +51,7 @@ def test_a_new_start_keeps_nothing_of_a_run_that_never_saved(tmp_path: Path) -> 
 
 def test_a_commit_made_while_it_runs_is_not_the_runs(monkeypatch) -> None:
     began = versions()["git"]
-    monkeypatch.setattr("tracking.run_record._git_commit", lambda: "another")
+    monkeypatch.setattr("sparring.tracking.run_record._git_commit", lambda: "another")
     assert versions()["git"] == began
 
 

@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from configs.load import ConfigError, load_run
-from core.errors import SparringError
-from core.evaluation import hacking_alarm
+from sparring.core.errors import SparringError
+from sparring.core.evaluation import hacking_alarm
+from sparring.tracking.writers import TrackedRun, open_writers
+from sparring.web.guard import Receive, Send
 from tests.serving import served
 from tests.trackers import tracked
-from tracking.writers import TrackedRun, open_writers
-from web.guard import Receive, Send
 
 
 @dataclass

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-import tracking.settings
+import sparring.tracking.settings
 from configs.load import ConfigError, load_run
-from core.episode import Episode, Trajectory
-from core.errors import SparringError
-from core.evaluation import Scores
+from sparring.core.episode import Episode, Trajectory
+from sparring.core.errors import SparringError
+from sparring.core.evaluation import Scores
+from sparring.tracking import writers
+from sparring.tracking.figures import figures, mbpp_figures, reward_figures
+from sparring.tracking.writers import TrackedRun, open_writers
 from tests.trackers import tracked
-from tracking import writers
-from tracking.figures import figures, mbpp_figures, reward_figures
-from tracking.writers import TrackedRun, open_writers
 
 
 class Scripted:
@@ -107,7 +107,9 @@ def test_damaged_ids_are_said_and_written_anew(tmp_path: Path, caplog: pytest.Lo
 # ---------------------------------------------------------------------- settings
 @pytest.fixture
 def all_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking.settings, "find_spec", lambda name: ModuleSpec(name, None, origin="there"))
+    monkeypatch.setattr(
+        sparring.tracking.settings, "find_spec", lambda name: ModuleSpec(name, None, origin="there")
+    )
 
 
 def to(*arguments: str) -> tuple[tuple[str, ...], str | None, str | None]:
@@ -138,8 +140,8 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], words: str, all_in
 
 @pytest.mark.parametrize("spec", [None, ModuleSpec("wandb", None)], ids=["nothing", "a directory"])
 def test_a_library_that_is_missing_is_named(spec: ModuleSpec | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking.settings, "find_spec", lambda name: spec)
-    for name, package in tracking.settings.PACKAGES.items():
+    monkeypatch.setattr(sparring.tracking.settings, "find_spec", lambda name: spec)
+    for name, package in sparring.tracking.settings.PACKAGES.items():
         with pytest.raises(ConfigError, match=f"{name} is not installed: pip install {package}"):
             load_run(["--tracking.to", name])
 

@@ -17,12 +17,12 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from core.errors import SparringError
+from sparring.core.errors import SparringError
+from sparring.web import keys as web_keys
+from sparring.web.guard import AccessMiddleware, Bucket
+from sparring.web.options import add_options
+from sparring.web.service import guarded
 from tests.serving import served
-from web import keys as web_keys
-from web.guard import AccessMiddleware, Bucket
-from web.options import add_options
-from web.service import guarded
 
 
 class Word(BaseModel):
@@ -106,7 +106,7 @@ def test_only_a_good_key_is_let_in_and_a_removed_one_no_more(service: Any, tmp_p
     for headers in ({}, bearer("sk-wrong"), {"Authorization": "Bearer"}, {"Authorization": f"Basic {alice}"}):
         refused = client.post("/echo", json={"word": "x"}, headers=headers)
         assert refused.status_code == 401 and refused.headers["WWW-Authenticate"] == "Bearer"
-        assert "web.keys add" in refused.json()["error"]["message"]
+        assert "sparring keys add" in refused.json()["error"]["message"]
     assert client.get("/things/a", auth=("any", alice)).json() == "a"  # a URL's password
     assert client.get("/things/a", auth=(alice, "")).status_code == 401
     assert client.get("/healthz").json() == {"status": "ok"}
@@ -276,7 +276,7 @@ def test_it_guards_any_asgi_service() -> None:
         ({"host": "0.0.0.0"}, "without keys anybody could use it"),
         (
             {"keys": Path("no_such.json")},
-            "no_such.json: No such file or directory; `python -m web.keys add NAME`",
+            "no_such.json: No such file or directory; `python -m sparring keys add NAME`",
         ),
         ({"keys": Path("empty.json")}, "empty.json: holds no key"),
         ({"keys": Path("broken.json")}, "broken.json: not a file of keys"),

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from core.errors import SparringError
-from web.service import address, listening
+from sparring.core.errors import SparringError
+from sparring.web.service import address, listening
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

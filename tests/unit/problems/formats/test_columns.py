@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from problems.formats import load_dataset
+from sparring.problems.formats import load_dataset
 from tests.datasets import DATA, error_of, load, rows
 
 FIELDS = {

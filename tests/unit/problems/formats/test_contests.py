@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from core.verdict import Limits
-from problems.formats import load_dataset
-from problems.formats.outputs import AppsTest, CodeContestsTest
+from sparring.core.verdict import Limits
+from sparring.problems.formats import load_dataset
+from sparring.problems.formats.outputs import AppsTest, CodeContestsTest
 from tests.datasets import load, outcome
 
 

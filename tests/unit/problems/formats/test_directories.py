@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from core.verdict import OutputTest, Status, Verdict
-from problems.formats import load_dataset
-from problems.formats.directories import AnswerTest
-from problems.loader import ProblemFileError
+from sparring.core.verdict import OutputTest, Status, Verdict
+from sparring.problems.formats import load_dataset
+from sparring.problems.formats.directories import AnswerTest
+from sparring.problems.loader import ProblemFileError
 from tests.datasets import DATA, error_of
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from core.source import literal
-from problems.formats.evalplus import _typed_input
+from sparring.core.source import literal
+from sparring.problems.formats.evalplus import _typed_input
 from tests.datasets import load, outcome
 
 

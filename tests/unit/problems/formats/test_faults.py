@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from problems.formats import FORMATS, load_dataset
+from sparring.problems.formats import FORMATS, load_dataset
 from tests.datasets import DATA, error_of, rows, without, written
 
 
@@ -117,7 +117,7 @@ def test_ids_are_unique_and_formats_known(tmp_path) -> None:
 
 
 def test_our_own_format_is_one_of_them() -> None:
-    examples = Path(__file__).parents[4] / "problems" / "example_problems.json"
+    examples = Path(__file__).parents[4] / "sparring" / "problems" / "example_problems.json"
     assert len(load_dataset(examples, "problems")) == 24
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from core.verdict import Limits
-from problems.formats.livecodebench import unpickled_text
-from problems.formats.outputs import LiveCodeBenchTest
+from sparring.core.verdict import Limits
+from sparring.problems.formats.livecodebench import unpickled_text
+from sparring.problems.formats.outputs import LiveCodeBenchTest
 from tests.datasets import error_of, load, outcome, rows, written
 
 

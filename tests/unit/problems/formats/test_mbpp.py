@@ -1,6 +1,6 @@
 """MBPP, sanitized too."""
 
-from problems.formats import load_dataset
+from sparring.problems.formats import load_dataset
 from tests.datasets import DATA, error_of, load
 
 

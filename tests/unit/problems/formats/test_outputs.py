@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.problem import Problem
-from core.verdict import OutputTest, Status, Verdict
-from problems.formats.outputs import AppsTest, CodeContestsTest, LiveCodeBenchTest, exact
+from sparring.core.problem import Problem
+from sparring.core.verdict import OutputTest, Status, Verdict
+from sparring.problems.formats.outputs import AppsTest, CodeContestsTest, LiveCodeBenchTest, exact
 
 KINDS = (CodeContestsTest, AppsTest, LiveCodeBenchTest, OutputTest)
 

@@ -5,12 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from core.problem import Problem
-from core.verdict import Limits, OutputTest, Status, Verdict
-from problems.formats.sources import call_test, limits_for, signature_of, signature_under_test, with_signature
-from problems.references import validate_references
 from sandbox_workers.jobs import is_data
 from sandbox_workers.runner.data_tests import read
+from sparring.core.problem import Problem
+from sparring.core.verdict import Limits, OutputTest, Status, Verdict
+from sparring.problems.formats.sources import (
+    call_test,
+    limits_for,
+    signature_of,
+    signature_under_test,
+    with_signature,
+)
+from sparring.problems.references import validate_references
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,363 @@
+"""Scores a generator's programs, a data set's own solutions, or a discriminator's suites, on any data set.
+
+    python -m sparring evaluate --dataset mbpp.jsonl --format mbpp --split test --policy output/RUN
+    python -m sparring evaluate --dataset mbpp.jsonl --format mbpp --policy reference --json rates.json
+    python -m sparring evaluate --dataset embedded --discriminator output/RUN
+    python -m sparring evaluate --dataset mbpp.jsonl --format mbpp --discriminator baseline
+
+A generator writes one program for each problem greedily, and with --samples further ones. They are judged on the
+problem's evaluation tests, in its language and limits. `--policy reference` checks a data set and its tests by the
+solutions that come with it, `--policy empty` by empty programs. `--discriminator baseline` shows which seeded bugs the
+data set's own tests detect.
+
+--json writes the file that a run reads as problems.pass_rates: the share of each problem's programs that solve it. No
+Ray is needed. Not covered: games other than programs and suites.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from random import Random
+from typing import Any
+
+from actors.settings import ENGINES
+from configs.evaluate import ARMS, FIXED, OWN_TESTS, EvaluateOptions
+from configs.sections import EMBEDDED
+from sandbox_workers.local import LocalSandbox
+from sparring.core.commands import plain_endings
+from sparring.core.episode import Trajectory
+from sparring.core.errors import SparringError
+from sparring.core.interfaces import Sandbox
+from sparring.core.play import DISCRIMINATOR, GENERATOR
+from sparring.core.problem import Problem
+from sparring.core.seeding import derive_seed
+from sparring.core.verdict import Limits, Status
+from sparring.embedded.problems import embedded_problems
+from sparring.embedded.settings import WarmStartSettings
+from sparring.evaluation.mutants import non_equivalent, seeded_bugs
+from sparring.evaluation.near_inputs import near_inputs
+from sparring.evaluation.writing import ProgramGame, SuiteGame, write_programs, write_suites
+from sparring.games.program_scores import (
+    JudgedProgram,
+    judge_programs,
+    pass_rates,
+    program_scores,
+    status_counts,
+)
+from sparring.games.programs.code_golf import CodeGolfRules, golf_scores
+from sparring.games.programs.game import SolverGame
+from sparring.games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k
+from sparring.problems.formats import load_written
+from sparring.problems.references import judge_references
+from sparring.runtime.hardware import of_engine
+from sparring.runtime.logs import quiet_logs
+from sparring.runtime.model import Model, find_policy, loaded, open_model, program_game, room_for, suite_game
+from sparring.tracking.progress import counter
+from sparring.tracking.rows import write_json
+from sparring.tracking.run_record import versions
+from sparring.tracking.score_table import print_failures, print_scores
+
+Judged = Mapping[str, Sequence[JudgedProgram]]
+
+
+def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
+    """Judges, prints and writes the scores. Returns what --json holds.
+
+    Raises SparringError or OSError.
+    """
+    started = time.perf_counter()
+    name = settings.policy or settings.discriminator or ""
+    model = None
+    if settings.policy not in FIXED and settings.discriminator != OWN_TESTS:
+        key, role = ("--policy", GENERATOR) if settings.policy else ("--discriminator", DISCRIMINATOR)
+        model = open_model(find_policy(name, role, key), key)
+    problems = _problems(settings, model)
+    if model is not None:
+        if note := model.note(problems):
+            print(note, flush=True)
+        settings = settings.model_copy(update=of_engine(settings.device, settings.dtype))
+    limits = settings.limits
+    if model is None:
+        of = partial(fixed_programs_report if settings.policy else own_tests_report, settings, problems)
+    elif settings.policy:
+        of = partial(programs_report, settings, problems, model)
+    else:
+        game = changed_game(settings, model)
+        limits = game.limits
+        of = partial(suites_report, settings, problems, model, game)
+    with LocalSandbox(settings.sandbox, limits=limits) as sandbox:
+        print(sandbox.description, flush=True)
+        found = asyncio.run(of(sandbox))
+    report = {
+        "dataset": settings.dataset,
+        "format": settings.format,
+        "policy": name,
+        **found,
+        "seconds": time.perf_counter() - started,
+        "versions": versions(),
+        "settings": settings.model_dump(mode="json") | {"limits": limits.model_dump()},
+    }
+    if settings.json_file is not None:
+        write_json(settings.json_file, report)
+    _print(report)
+    return report
+
+
+def _problems(settings: EvaluateOptions, model: Model | None) -> list[Problem]:
+    if settings.dataset == EMBEDDED:
+        taught = WarmStartSettings() if model is None else model.taught
+        problems = embedded_problems("held_out", taught.numbers)
+    else:
+        problems = load_written(settings.dataset, settings)
+    return problems[: settings.problems]
+
+
+# ---------------------------------------------------------------------- programs
+async def fixed_programs_report(
+    settings: EvaluateOptions, problems: list[Problem], sandbox: Sandbox
+) -> dict[str, Any]:
+    if settings.policy == "empty":
+        programs = {p.id: [""] for p in problems}
+    else:
+        programs = {p.id: [p.reference_solution] for p in problems if p.reference_solution.strip()}
+        if not programs:
+            raise SparringError(
+                f"{settings.dataset}: no problem has a reference solution; give another --policy"
+            )
+    known = [p for p in problems if p.id in programs]
+    report = _programs_report(await judge_programs(sandbox, programs, known, settings.limits), {}, ())
+    return {"problems": len(known), "without_reference": len(problems) - len(known), **report}
+
+
+async def programs_report(
+    settings: EvaluateOptions, problems: list[Problem], model: Model, sandbox: Sandbox
+) -> dict[str, Any]:
+    """Returns a report. With --ablate it is the report for all stages, and `ablation` holds those for every number of
+    stages."""
+    arms = ARMS if settings.ablate else (settings.stages or _usual_stages(model, problems),)
+    games = {arm: _game(arm, settings, problems, model) for arm in arms}
+    max_tokens, style = settings.max_tokens or model.max_tokens, model.style()
+
+    def longest(problem: Problem) -> int:
+        return max(game.longest(problem, GENERATOR, style, max_tokens) for game in games.values())
+
+    room = room_for(problems, longest, model, max_tokens, settings.max_model_len)
+    engine = ENGINES[settings.engine](dtype=settings.dtype, max_model_len=room)
+    problems, failing = await judge_references(
+        problems, sandbox
+    )  # if the sandbox fails, it does so before the engine starts
+    asked = [(1, 0.0), *([(settings.samples, settings.temperature)] if settings.samples else [])]
+    written: dict[str, list[dict[str, list[Trajectory]]]] = {}
+    async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
+        for arm, game in games.items():
+            print(f"stages {arm}: {settings.policy} writes, at most {max_tokens} tokens a turn", flush=True)
+            writer = replace(writer, top_p=settings.top_p, top_k=settings.top_k)
+            with counter("problems", len(asked) * len(problems)) as tick:
+                written[arm] = [await write_programs(problems, writer, game, n, t, tick) for n, t in asked]
+    reports = {}
+    for arm, attempts in written.items():
+        greedy, *sampled = [
+            await judge_programs(
+                sandbox, {i: [t.artifact for t in ts] for i, ts in of.items()}, problems, settings.limits
+            )
+            for of in attempts
+        ]
+        reports[arm] = _programs_report(greedy, sampled[0] if sampled else {}, settings.pass_at)
+        if isinstance(game := games[arm], SolverGame) and isinstance(game.rules, CodeGolfRules):
+            reports[arm]["scores"] |= golf_scores([program for (program,) in greedy.values()], game.rules)
+        reports[arm]["scores"]["cut_off"] = sum(t.is_cut_off for (t,) in attempts[0].values())
+        for i, (program,) in greedy.items():
+            reports[arm]["tasks"][i]["program"] = program.program
+    report = {"problems": len(problems), "stages": arms[-1], "max_tokens": max_tokens, **reports[arms[-1]]}
+    report["failing_references"] = {i: sorted({o.status for o in found}) for i, found in failing.items()}
+    return report | ({"ablation": reports} if settings.ablate else {})
+
+
+def _usual_stages(model: Model, problems: Sequence[Problem]) -> str:
+    return model.usual_stages if model.knows_stages and all(p.is_function for p in problems) else "none"
+
+
+def _game(arm: str, settings: EvaluateOptions, problems: Sequence[Problem], model: Model) -> ProgramGame:
+    """Returns the game of an arm. Raises SparringError if the arm has stages and a problem is not suited to them."""
+    other = next((p for p in problems if not p.is_function), None)
+    if arm != "none" and other is not None:
+        raise SparringError(
+            f"{settings.dataset}: problem {other.id} is no Python function with a signature, and has no stages: give "
+            "--stages none"
+        )
+    return program_game(model, arm, settings.answer_format, problems)
+
+
+def _programs_report(greedy: Judged, sampled: Judged, pass_at: Sequence[int]) -> dict[str, Any]:
+    scores = program_scores(greedy, sampled, pass_at)
+    programs = {i: program for i, (program,) in greedy.items()}
+    return {
+        "scores": {**scores, "unjudged": int(scores["unjudged"])},
+        "statuses": status_counts(greedy),
+        "pass_rates": pass_rates(sampled or greedy),
+        "tasks": {i: {"test_rate": p.test_rate, "status": str(p.status)} for i, p in programs.items()},
+        "failures": [
+            {"id": i, "status": str(p.status), "error": p.error} for i, p in programs.items() if not p.solved
+        ],
+    }
+
+
+# ---------------------------------------------------------------------- suites
+def changed_game(settings: EvaluateOptions, model: Model) -> SuiteGame:
+    """Returns the game of the checkpoint's run, or the usual one, with the changes that the options make."""
+    named = f"--discriminator {settings.discriminator}"
+    game = suite_game(named, model)
+    changes: dict[str, Any] = {}
+    if settings.test_format:
+        changes["test_format"] = settings.test_format
+    if settings.cpu_s:
+        changes["sandbox_limits"] = game.limits.model_copy(
+            update=settings.limits.model_dump(include={"cpu_s", "wall_s"})
+        )
+    return suite_game(named, model, changes)
+
+
+async def suites_report(
+    settings: EvaluateOptions, problems: list[Problem], model: Model, game: SuiteGame, sandbox: Sandbox
+) -> dict[str, Any]:
+    """Returns what the suites detect: seeded bugs, the data set's wrong solutions, and, falsely, its correct ones."""
+    _need_references(settings, problems)
+    style, max_tokens = model.style(), settings.max_tokens or model.max_tokens
+    rules = game.rules.model_dump(mode="json")
+
+    def longest(problem: Problem) -> int:
+        return game.longest(problem, DISCRIMINATOR, style, max_tokens)
+
+    room = room_for(problems, longest, model, max_tokens, settings.max_model_len)
+    engine = ENGINES[settings.engine](dtype=settings.dtype, max_model_len=room)
+    print(f"test format {rules['test_format']}, at most {game.max_tests} tests a suite", flush=True)
+    async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
+        with counter("problems", len(problems)) as tick:
+            written = await write_suites(problems, writer, game, settings.suites, "suites", tick)
+    suites = [[suite.artifact for suite in of_problem] for of_problem in written]
+    cut = [sum(suite.is_cut_off for suite in of_problem) for of_problem in written]
+
+    async def judged(problem: Problem, of_problem: Sequence[str]) -> tuple[int, list[SuiteRecord | None]]:
+        bugs = await seeded_bugs(problem, sandbox, game.limits, count=settings.mutants)
+        mutants = [bug.source for bug in bugs]
+        judged = await game.judge_suites(problem, of_problem, sandbox, problem.wrong_solutions, mutants)
+        return len(bugs), judged
+
+    found = await asyncio.gather(*(judged(p, of) for p, of in zip(problems, suites, strict=True)))
+    by_problem = [records for _, records in found]
+    scores = asdict(discriminator_scores([r for records in by_problem for r in records]))
+    scores["surplus"] = sum(r.surplus for records in by_problem for r in records if r is not None)
+    for k in dict.fromkeys((1, settings.suites)):
+        scores[f"kill_at_{k}"] = mean_kill_at_k(by_problem, k)
+    scores["cut_off"] = sum(cut)
+    tasks = {
+        p.id: {**asdict(discriminator_scores(records)), "bugs": bugs, "cut_off": ends, "suites": list(of)}
+        for p, (bugs, records), of, ends in zip(problems, found, suites, cut, strict=True)
+    }
+    return {
+        "problems": len(problems),
+        "bugs": sum(bugs for bugs, _ in found),
+        "max_tokens": max_tokens,
+        "rules": rules,
+        "scores": scores,
+        "tasks": tasks,
+    }
+
+
+async def own_tests_report(
+    settings: EvaluateOptions, problems: list[Problem], sandbox: Sandbox
+) -> dict[str, Any]:
+    """Returns the share of seeded bugs that the problems' baseline tests detect, and the shares that as many and eight
+    times as many inputs near theirs detect.
+
+    The seeded bugs are those that all tests of a problem, or 40 inputs near theirs, detect. A problem whose tests name
+    no input has no near inputs and is left out of the shares for near inputs. The limit is half a second of CPU, since
+    many references loop forever on an input that they were not made for.
+    """
+    _need_references(settings, problems)
+    limits = settings.limits if settings.cpu_s else Limits(cpu_s=0.5)
+
+    async def shown(problem: Problem) -> tuple[int, int, list[int]]:
+        near = near_inputs(problem)
+        bugs = await seeded_bugs(problem, sandbox, limits, count=settings.mutants, probe=near)
+        rng, count = Random(derive_seed("near inputs", problem.id)), len(problem.baseline_tests)
+        own, bare = replace(problem, hidden_tests=()), replace(problem, hidden_tests=(), baseline_tests=())
+        by_own = await non_equivalent(own, bugs, sandbox, (), limits)
+        drawn = [near(rng) for _ in range(8 * count)] if near else []
+        by_near = [
+            await non_equivalent(bare, bugs, sandbox, drawn[:most], limits)
+            for most in (count, 8 * count)
+            if near
+        ]
+        return len(bugs), len(by_own), [len(found) for found in by_near]
+
+    found = await asyncio.gather(*map(shown, problems))
+    names = ("as_many_near_inputs", "8_times_as_many")
+    bugs, own = sum(bugs for bugs, _, _ in found), sum(own for _, own, _ in found)
+    near_bugs = sum(bugs for bugs, _, near in found if near)
+    by_near = [sum(counts) for counts in zip(*(near for _, _, near in found if near), strict=True)]
+    scores = {"own_tests": own / bugs if bugs else None, **dict.fromkeys(names)}
+    if near_bugs:
+        scores |= {name: count / near_bugs for name, count in zip(names, by_near, strict=True)}
+    return {
+        "problems": len(problems),
+        "bugs": bugs,
+        "without_near_inputs": sum(not near for _, _, near in found),
+        "scores": scores,
+        "tasks": {
+            problem.id: {"bugs": bugs, "own_tests": own, **dict(zip(names, near, strict=False))}
+            for problem, (bugs, own, near) in zip(problems, found, strict=True)
+        },
+    }
+
+
+def _need_references(settings: EvaluateOptions, problems: Sequence[Problem]) -> None:
+    other = next((p for p in problems if not (p.is_function and p.reference_solution)), None)
+    if other is not None:
+        raise SparringError(
+            f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"
+        )
+
+
+# ---------------------------------------------------------------------- the terminal
+def _print(report: Mapping[str, Any]) -> None:
+    title = f"{report['problems']} problems of {report['dataset']}: {report['policy']}"
+    arms = report.get("ablation") or {"": report}
+    shown = {arm: {k: v for k, v in of["scores"].items() if k != "cut_off"} for arm, of in arms.items()}
+    print_scores(title, {arm: {**shown[arm], **of.get("statuses", {})} for arm, of in arms.items()})
+    if report.get("without_reference"):
+        print(f"{report['without_reference']} problems have no reference solution and are in no score")
+    if report.get("without_near_inputs"):
+        print(
+            f"the tests of {report['without_near_inputs']} problems name no input to go near to (no call with literal "
+            "arguments): their bugs count for the tests alone"
+        )
+    if failing := report.get("failing_references"):
+        unserved = sum(Status.UNSUPPORTED in statuses for statuses in failing.values())
+        print(
+            f"{len(failing)} problems cannot be solved: their own references fail a test, {unserved} of them since the "
+            "test is not run here (UNSUPPORTED)"
+        )
+    if report["scores"].get("cut_off"):
+        print(
+            f"{report['scores']['cut_off']} answers were cut off: raise --max-tokens ({report['max_tokens']})"
+        )
+    if report.get("failures") and report["policy"] != "empty":
+        print(f"{len(report['failures'])} problems are not solved:")
+        print_failures(report["failures"])
+
+
+def main(arguments: Sequence[str]) -> None:
+    with plain_endings():
+        evaluate(EvaluateOptions.read(arguments))
+
+
+if __name__ == "__main__":
+    quiet_logs()
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # vLLM would compile a helper at its first request
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    main(sys.argv[1:])

@@ -1,0 +1,96 @@
+"""Plays a run's checkpoints against each other: a league, with ratings.
+
+    python -m sparring league                        the latest run; writes RUN/league.json
+    python -m sparring league RUN --problems 120     on more of its held-out problems
+
+In the adversarial game, every program of every kept checkpoint, and of the models before the run, is run on every
+suite. At a board, each pair plays matches on both sides. Ratings are Bradley-Terry's in points of the Elo scale, with
+95% intervals of a bootstrap over problems: intervals that overlap widely show no difference. `python -m sparring report`
+shows the file on the run's page. A run keeps the checkpoints at the ends of its stages, the best and the latest two; of
+large models only the best and the latest two. --checkpoint.keep of driver.py keeps more.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from sparring.core.commands import parser_of, plain_endings
+from sparring.core.interfaces import SandboxKind
+from sparring.evaluation.intervals import print_table
+from sparring.runtime.logs import quiet_logs
+from sparring.tracking.runs import find_run
+
+
+def main(arguments: Sequence[str]) -> None:
+    options = _options(arguments)
+    with plain_endings():
+        from sparring.runtime.league import FILE, Effort, members_of, play_league, read_config
+        from sparring.tracking.progress import say
+        from sparring.tracking.rows import write_json
+
+        run = find_run(options.run, options.output_dir)
+        config = read_config(run)
+        if options.seed is not None:
+            config = config.model_copy(update={"seed": options.seed})
+        effort = Effort(
+            problems=options.problems,
+            programs=options.programs,
+            suites=options.suites,
+            matches=options.matches,
+        )
+        league = play_league(members_of(run, config), config, effort, options.sandbox, say)
+        write_json(run / FILE, league)
+        show(league)
+        print(f"\n{run / FILE}")
+
+
+def show(league: Mapping[str, Any]) -> None:
+    """Prints the tables of a league."""
+    names = league["members"]
+    titles = {
+        "kills": "of the column's wrong programs, found by a suite of the row",
+        "survival": "of the row's programs, let pass by every suite of the column",
+        "scores": "of the games against the column, won by the row (a draw is half)",
+    }
+    for key, title in titles.items():
+        if key in league:
+            rows = [[name, *map(_figure, row)] for name, row in zip(names, league[key], strict=True)]
+            print_table(f"{key}: {title}", ["", *names], rows)
+    rated = [
+        [r["policy"], r["member"], f"{r['points']:.0f}", f"{r['low']:.0f} to {r['high']:.0f}"]
+        for r in league["ratings"]
+    ]
+    print_table("ratings: 400 points more win ten of eleven", ["policy", "member", "points", "95%"], rated)
+
+
+def _figure(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:.3f}"
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = parser_of("sparring league", __doc__, of_runs=True)
+    parser.add_argument("run", nargs="?", help="directory or name of a run. Default: the latest run")
+    counts = {
+        "problems": (60, "held-out problems, or matches that differ in their seeds"),
+        "programs": (4, "programs of each generator for each problem"),
+        "suites": (2, "suites of each discriminator for each problem"),
+        "matches": (4, "at a board: matches of a pair for each problem, on each side"),
+    }
+    for name, (usual, text) in counts.items():
+        parser.add_argument(f"--{name}", type=int, default=usual, help=f"{text} (%(default)s)")
+    parser.add_argument("--sandbox", choices=get_args(SandboxKind), default="auto")
+    parser.add_argument("--seed", type=int, help="seed of the sampling. Default: the run's seed")
+    options = parser.parse_args(arguments)
+    for name in counts:
+        if getattr(options, name) < 1:
+            parser.error(f"argument --{name}: at least 1, not {getattr(options, name)}")
+    return options
+
+
+if __name__ == "__main__":
+    quiet_logs()
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # vLLM would compile a helper at its first request
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    main(sys.argv[1:])

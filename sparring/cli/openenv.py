@@ -1,0 +1,71 @@
+"""Serves a game of programs as an OpenEnv environment: another trainer's model writes the program, and gets our reward.
+
+    python -m sparring openenv --dataset my_problems.json                               unit tests
+    python -m sparring openenv --dataset mbpp.jsonl --format mbpp --split train --game.kind code_execution
+
+The reward follows from the game's settings, as in training here (`--game.KEY`). Programs run in the sandbox only.
+OpenEnv's clients send no key, so the server listens on this machine only. Needs: pip install openenv-core
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from configs.openenv import OpenEnvOptions
+from configs.sections import EMBEDDED
+from sandbox_workers.local import LocalSandbox
+from sparring.core.commands import plain_endings
+from sparring.core.errors import SparringError
+from sparring.core.problem import Problem
+from sparring.embedded.problems import embedded_problems
+from sparring.games.programs.game import SolverGame
+from sparring.problems.formats import load_dataset
+from sparring.problems.references import judge_references
+from sparring.runtime.logs import quiet_logs
+from sparring.runtime.problem_sets import without_failing
+from sparring.web.service import run
+
+
+def main(arguments: Sequence[str]) -> None:
+    with plain_endings():
+        serve(OpenEnvOptions.read(arguments))
+
+
+def serve(options: OpenEnvOptions) -> None:
+    """Serves until the process is stopped. Raises SparringError."""
+    game = options.game.game()
+    if not isinstance(game, SolverGame):
+        raise SparringError(
+            f"--game.kind {options.game.kind}: cannot be an environment: give a game in which one player writes a program, such "
+            "as unit_tests"
+        )
+    try:
+        from sparring.serving.openenv import environments
+    except ModuleNotFoundError as error:
+        raise SparringError(f"{error}: pip install openenv-core") from None
+    problems = _problems(options)
+    limits = game.rules.sandbox_limits
+    with LocalSandbox(options.sandbox, slots=options.slots, limits=limits) as sandbox:
+        print(sandbox.description, flush=True)
+        judged, failing = asyncio.run(judge_references(problems, sandbox))
+        known = {problem.id: problem for problem in without_failing(judged, failing)}
+        print(f"game {options.game.kind}, {len(known)} problems", flush=True)
+        run(environments(game, known, sandbox), argparse.Namespace(host="127.0.0.1", port=options.port))
+
+
+def _problems(options: OpenEnvOptions) -> list[Problem]:
+    """Loads the problems. Raises SparringError if the game cannot use one."""
+    if options.dataset == EMBEDDED:
+        problems = embedded_problems("train")
+    else:
+        problems = load_dataset(options.dataset, options.format, fields=options.fields, split=options.split)
+    for problem in problems:
+        if (reason := options.game.refuse(problem)) is not None:
+            raise SparringError(f"{options.dataset}: problem {problem.id}: {reason}")
+    return problems
+
+
+if __name__ == "__main__":
+    quiet_logs()
+    main(sys.argv[1:])

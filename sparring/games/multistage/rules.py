@@ -1,0 +1,106 @@
+"""Config of the adversarial multi-stage game."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from sparring.core.episode import Trajectory
+from sparring.core.evaluation import EvaluationSettings, Evaluator
+from sparring.core.interfaces import Game, Sandbox
+from sparring.core.play import DISCRIMINATOR, GENERATOR
+from sparring.core.problem import Problem
+from sparring.core.stages import REASONING_STAGES, ReasoningStage, first_stages
+from sparring.core.verdict import Limits
+from sparring.games.multistage.emitted import InputLimits
+from sparring.games.multistage.rewards import RewardRules, reward_in_words
+from sparring.games.rules import Need, Rules
+
+
+class MultistageRules(Rules):
+    """Config of the multi-stage game: a generator that reasons in stages against a discriminator that writes tests."""
+
+    kind: Literal["multistage"] = "multistage"
+    stages: int | None = Field(default=None, ge=0, lt=len(REASONING_STAGES))
+    """Number of reasoning stages before the program, the first ones of sparring/core/stages.py. Each stage costs a completion; 0 asks for
+    the program at once. Default: all."""
+    test_format: Literal["strict", "relabel", "input_only"] = "relabel"
+    """Form of the discriminator's tests. relabel: an assertion, whose expected value is replaced by the reference's output;
+    strict: an assertion about calls with literal arguments, which the reference must pass as it was written (for models that
+    can compute outputs); input_only: a call, whose expected value is the reference's output."""
+    max_tests: int = Field(default=8, ge=1)
+    """Maximum number of tests per suite; further ones are ignored."""
+    attack: Literal["problem", "program"] = "problem"
+    """Content of the discriminator's prompt. problem: the problem alone; program: also one of the programs, and the suite's
+    reward depends on that program alone (Code-A1, arXiv:2603.15611). All programs run on all suites in both cases."""
+    shown_chars: int = Field(default=2000, ge=1)
+    """Maximum number of characters of a program that the discriminator sees; the rest is cut off."""
+    attempts_per_episode: int = Field(default=1, ge=1)
+    """Maximum number of programs that are written one after another. While a program fails a baseline test of the problem,
+    the generator is shown the failed tests, and writes the program again. Each program has its own reward."""
+    baseline_in_reward: bool = False
+    """Count the problem's own baseline tests in the generator's pass rate, too."""
+    rewards: RewardRules = RewardRules()
+    input_limits: InputLimits = InputLimits()
+    sandbox_limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
+        if self.test_format == "input_only":
+            self.rewards.refuse_changed(
+                ("wrong_output_penalty",), "has no effect with test_format input_only", "game.rewards"
+            )
+        if self.attack == "problem":
+            self.refuse_changed(("shown_chars",), "needs attack: program", "game")
+        return self
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset(("sandbox", "problems", "stages", "suites", "bank"))
+
+    @property
+    def seats(self) -> dict[str, str]:
+        return {GENERATOR: GENERATOR, DISCRIMINATOR: DISCRIMINATOR}
+
+    @property
+    def played(self) -> tuple[ReasoningStage, ...]:
+        """The generator's stages; the last one writes the program."""
+        return first_stages(len(REASONING_STAGES) - 1 if self.stages is None else self.stages)
+
+    @property
+    def stage_numbers(self) -> tuple[int, ...]:
+        return tuple(stage.number for stage in self.played)
+
+    @property
+    def turns(self) -> int:
+        return len(self.played)
+
+    def game(self) -> Game:
+        from sparring.games.multistage.game import MultistageGame
+
+        return MultistageGame(self)
+
+    def evaluator(
+        self, held_out: Sequence[Problem], sandbox: Sandbox, settings: EvaluationSettings
+    ) -> Evaluator:
+        from sparring.games.multistage.evaluator import MultistageEvaluator
+
+        return MultistageEvaluator(held_out, sandbox, self, settings.suites, settings.bank_programs)
+
+    def won(self, attempt: Trajectory) -> float:
+        """Returns the share of tests that a program passed, or the share of programs that a suite killed."""
+        return attempt.components["kill_rate" if attempt.player == DISCRIMINATOR else "pass_rate"]
+
+    def why(self, player: str, components: Mapping[str, float]) -> str:
+        if player == DISCRIMINATOR:
+            return reward_in_words(components, self.rewards)
+        return "share of the tests passed, of those that count"
+
+    def refuse(self, problem: Problem) -> str | None:
+        function = problem.language == "python" and bool(problem.function_signature)
+        if function and problem.reference_solution:
+            return None
+        return (
+            "game multistage needs Python functions with a reference solution; game unit_tests takes any language and "
+            "whole programs"
+        )

@@ -1,0 +1,234 @@
+"""Test suites of one problem, from a completion's text to kills. Only this module decides what a valid test and a kill are.
+
+A test is valid if it is well formed, repeats no other test of its suite, is data (`Verdict.isolation`: a test that is code
+could remember its runs, or judge a program by its text), and passes on the reference solution twice, with equal outcomes.
+In the second run, the reference's other names are hidden, since a test may only use the entry point. A valid test kills
+a program that fails it: `rewards.outcome`.
+"""
+
+import ast
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparring.core.interfaces import Sandbox
+from sparring.core.problem import Problem
+from sparring.core.verdict import ReferenceTest, Verdict, known_by
+from sparring.games.judging import judged
+from sparring.games.multistage.emitted import EmittedTest, parse_suite
+from sparring.games.multistage.rewards import RewardRules, needed_cpu_ms, outcome, validity
+from sparring.games.multistage.rules import MultistageRules
+from sparring.games.suite_scores import SuiteRecord
+
+_ALONE = """\
+_names = {{"__name__": "program"}}
+exec(compile({source!r}, "program.py", "exec"), _names)
+{name} = _names[{name!r}]
+del _names
+"""
+"""Source of a program that hides all names of a reference but its entry point."""
+
+
+@dataclass(slots=True)
+class SuiteResult:
+    """One suite, and the results of its tests on the reference."""
+
+    emitted: list[EmittedTest]
+    distinct: list[EmittedTest]
+    """The tests that can be run, without duplicates."""
+    duplicates: int
+    valid: dict[str, float] = field(default_factory=dict)
+    """Source of each valid test -> the reference's CPU milliseconds."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Identity of each valid test -> its source."""
+    rejected: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Identity of each runnable test that the reference does not confirm -> (status, error)."""
+    wrong_outputs: set[str] = field(default_factory=set)
+    """Sources of valid tests whose expected output the reference had to correct or to supply (test_format "relabel")."""
+    surplus: int = 0
+    """Number of tests in the answer beyond the game config's max_tests; they are ignored."""
+
+    def validity(self, rules: RewardRules) -> float:
+        """Returns the validity of the suite before any program runs on it. The reward's validity (rewards.SuiteFacts) also
+        leaves out the valid tests that do not count according to the programs' outcomes."""
+        worth = len(self.valid) - rules.wrong_output_penalty * len(self.wrong_outputs)
+        return validity(worth, len(self.emitted), rules.validity_slots)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramResults:
+    """The results of one program on valid tests, by the sources of the tests."""
+
+    verdicts: dict[str, Verdict]
+    outcomes: dict[str, bool | None]
+
+
+def read_suite(text: str, problem: Problem, rules: MultistageRules) -> list[EmittedTest]:
+    """Returns all tests of the answer, of which only the first `rules.max_tests` count."""
+    return parse_suite(text, problem, test_format=rules.test_format, limits=rules.input_limits)
+
+
+class Suites:
+    """Judges the suites of one problem."""
+
+    def __init__(self, problem: Problem, rules: MultistageRules, sandbox: Sandbox) -> None:
+        self._problem, self._rules, self._sandbox = problem, rules, sandbox
+        self._limits = problem.limits_over(rules.sandbox_limits)
+        self._strict = rules.test_format == "strict"
+
+    async def records(
+        self, texts: Sequence[str], wrong: Sequence[str] = (), mutants: Sequence[str] = ()
+    ) -> list[SuiteRecord | None]:
+        """Returns counts of each suite's tests, and which programs it kills; None for a suite whose tests the sandbox could
+        not check on the reference.
+
+        Args:
+            texts: the completions with the suites.
+            wrong: programs that are known to be wrong.
+            mutants: mutants of the reference that are not equivalent to it.
+
+        The suites also run on the problem's other correct solutions.
+        """
+        programs = {"wrong": wrong, "mutants": mutants, "correct": self._problem.other_solutions}
+
+        async def record(suite: SuiteResult | None) -> SuiteRecord | None:
+            if suite is None:
+                return None
+            agreed = {
+                test.source
+                for test in suite.distinct
+                if suite.sources.get(test.identity) not in (None, *suite.wrong_outputs)
+            }
+            killed = {
+                kind: tuple(await asyncio.gather(*(self.kills(suite.valid, program) for program in of_kind)))
+                for kind, of_kind in programs.items()
+            }
+            return SuiteRecord(
+                emitted=len(suite.emitted),
+                parsed=sum(test.fault != "parse" for test in suite.emitted),
+                well_formed=len(suite.distinct) + suite.duplicates,
+                agreed=sum(test.source in agreed for test in suite.emitted if not test.fault),
+                distinct=len(agreed),
+                repeated=suite.duplicates,
+                validity=suite.validity(self._rules.rewards),
+                surplus=suite.surplus,
+                **killed,
+            )
+
+        return await asyncio.gather(*(record(suite) for suite in await self.validate(texts)))
+
+    async def validate(self, texts: Sequence[str]) -> list[SuiteResult | None]:
+        """Reads the suites and runs their tests on the reference. A suite is None if the sandbox failed."""
+        suites = [self._parse(text) for text in texts]
+        if self._strict:  # code could tamper with other tests in its process: these must have the same author
+            confirmed = await asyncio.gather(*(self._confirm([suite]) for suite in suites))
+        else:  # calls with literal arguments cannot tamper with anything
+            confirmed = [await self._confirm(suites)] * len(suites)
+        return [suite if ok else None for suite, ok in zip(suites, confirmed, strict=True)]
+
+    def _parse(self, text: str) -> SuiteResult:
+        every = read_suite(text, self._problem, self._rules)
+        emitted = every[: self._rules.max_tests]
+        runnable = [test for test in emitted if not test.fault]
+        distinct = list({test.identity: test for test in reversed(runnable)}.values())[::-1]
+        return SuiteResult(
+            emitted=emitted,
+            distinct=distinct,
+            duplicates=len(runnable) - len(distinct),
+            surplus=len(every) - len(emitted),
+        )
+
+    async def _confirm(self, suites: Sequence[SuiteResult]) -> bool:
+        """Runs the suites' tests on the reference, twice. Returns False if the sandbox failed."""
+        asks = list(
+            dict.fromkeys(t.source if self._strict else t.call for suite in suites for t in suite.distinct)
+        )
+        reference = self._problem.in_harness(self._problem.reference_solution)
+        programs = (reference, _ALONE.format(source=reference, name=self._problem.entry_point))
+        tests = [ReferenceTest(ask, self._problem.entry_point) for ask in asks]
+        runs = await asyncio.gather(
+            *(
+                judged(self._sandbox.judge(program, tests, limits=self._limits, run=run))
+                for run, program in enumerate(programs)
+            )
+        )
+        if runs[0] is None or runs[1] is None:
+            return False
+        verdicts = dict(zip(asks, zip(*runs, strict=True), strict=True))
+        for suite in suites:
+            for test in suite.distinct:
+                self._enter(suite, test, verdicts[test.source if self._strict else test.call])
+        return True
+
+    def _enter(self, suite: SuiteResult, test: EmittedTest, runs: tuple[Verdict, Verdict]) -> None:
+        first, second = runs
+        confirmed = first.passed and second.passed and first.value == second.value
+        separate = first.isolation == second.isolation == "separate"
+        if not (confirmed and separate and (self._strict or _is_literal(first.value))):
+            suite.rejected[test.identity] = _refusal(first, second)
+            return
+        source = test.source if self._strict else f"assert {test.call} == {first.value}"
+        source = known_by(ReferenceTest(source, self._problem.entry_point), runs)
+        suite.sources[test.identity] = source
+        is_stated = test.expected is not None
+        if self._rules.test_format == "relabel" and not (
+            is_stated and _same_literal(test.expected, first.value)
+        ):
+            suite.wrong_outputs.add(source)
+        suite.valid[source] = needed_cpu_ms(runs)
+
+    def groups(self, suites: Sequence[SuiteResult | None]) -> list[dict[str, float]]:
+        """Returns groups of tests on which programs are run: test -> the reference's CPU milliseconds. Each group is judged
+        in one process."""
+        found = [suite.valid for suite in suites if suite]
+        if not self._strict:  # calls with literal arguments cannot tamper with anything
+            found = [{test: ms for suite in found for test, ms in suite.items()}]
+        in_reward = self._rules.baseline_in_reward
+        baseline = dict.fromkeys(self._problem.baseline_asserts, 0.0) if in_reward else {}
+        return [group for group in (baseline, *found) if group]
+
+    async def meet(self, program: str, groups: Sequence[Mapping[str, float]]) -> ProgramResults | None:
+        """Runs the program on the groups of tests (see `groups`). Returns None if the sandbox failed."""
+        program = self._problem.in_harness(program)
+        runs = await asyncio.gather(
+            *(judged(self._sandbox.judge(program, list(group), limits=self._limits)) for group in groups)
+        )
+        met = ProgramResults({}, {})
+        for group, verdicts in zip(groups, runs, strict=True):
+            if verdicts is None:
+                return None
+            for (test, reference_ms), verdict in zip(group.items(), verdicts, strict=True):
+                met.verdicts[test] = verdict
+                met.outcomes[test] = outcome(verdict, reference_ms, self._limits, self._rules.rewards)
+        return met
+
+    async def kills(self, valid: Mapping[str, float], program: str) -> bool | None:
+        """Returns whether a suite kills the program; None if the sandbox failed. valid: see `SuiteResult.valid`."""
+        met = await self.meet(program, [valid] if valid else [])
+        return None if met is None else False in met.outcomes.values()
+
+
+def _refusal(first: Verdict, second: Verdict) -> tuple[str, str]:
+    """Returns why the reference does not confirm a test: (status, error)."""
+    if first.passed and second.passed and "shared" in (first.isolation, second.isolation):
+        return "contract", "more than calls and comparisons of their results"
+    if first.passed and second.passed and first.value == second.value:
+        return "no_literal", f"the reference gives {first.value}"
+    if first.status != second.status or first.value != second.value:
+        return (
+            "unstable",
+            f"the reference gives {first.value or first.status}, then {second.value or second.status}",
+        )
+    return "rejected", f"the reference: {first.status}{': ' if first.error else ''}{first.error}"
+
+
+def _same_literal(one: str | None, other: str | None) -> bool:
+    return bool(ast.literal_eval(one or "") == ast.literal_eval(other or ""))
+
+
+def _is_literal(value: str | None) -> bool:
+    """Returns whether a value can be written as the expected value of a test, and equals itself (nan does not)."""
+    try:
+        return _same_literal(value, value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False

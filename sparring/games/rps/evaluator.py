@@ -1,0 +1,39 @@
+"""Evaluation of rock-paper-scissors: how much an opponent could gain against the policy's mixture of moves."""
+
+from collections.abc import Sequence
+
+from sparring.core.episode import Episode
+from sparring.core.evaluation import Scores, mean
+from sparring.core.problem import Problem
+from sparring.games.rps.payoffs import MOVES, exploitability
+from sparring.games.rules import SEATS, RewardEvaluator
+
+
+class MixtureEvaluator(RewardEvaluator):
+    """Evaluator in which the policy plays against itself as in training, sampled at temperature 1. Scores:
+    rock, paper, scissors: shares of the moves;
+    illegal: share of answers that are no move;
+    exploitability: reward of the best response to the legal moves; 0 in equilibrium. Estimated from n sampled moves, it is
+    about 1 / sqrt(n) too high.
+
+    combined is minus exploitability.
+    """
+
+    temperature = 1.0
+
+    def __init__(self, problems: Sequence[Problem], edge: float) -> None:
+        super().__init__(problems, SEATS)
+        self._edge = edge
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return "exploitability", "illegal"
+
+    async def scores(self, played: Sequence[Sequence[Episode]], bank: None) -> Scores:
+        """See Evaluator."""
+        attempts = [t for episodes in played for episode in episodes for t in episode.trajectories]
+        values = {name: mean([t.components[name] for t in attempts]) for name in (*MOVES, "illegal")}
+        legal = sum(values[move] for move in MOVES)
+        mixture = {move: values[move] / legal if legal else 1 / len(MOVES) for move in MOVES}
+        values["exploitability"] = exploitability(mixture, self._edge)
+        return Scores(values, -values["exploitability"])

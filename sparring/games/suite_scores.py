@@ -1,0 +1,111 @@
+"""Scores of test suites: how many of their tests are valid, which wrong and which correct programs they kill.
+
+A suite kills a program if the program fails one of its valid tests. This module only counts: the game that judges the
+suites decides what a valid test is, and when a program fails one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sparring.games.pass_at_k import pass_at_k
+
+Killed = tuple[bool | None, ...]
+"""For each program, whether the suite kills it; None if the sandbox could not judge."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SuiteRecord:
+    """Counts of one judged suite. From `emitted` to `distinct`, each count is a part of the count before."""
+
+    emitted: int
+    """Number of tests that were read, at most the game config's max_tests."""
+    parsed: int
+    well_formed: int
+    """Number of tests whose arguments are literals that fit the signature and the size limits."""
+    agreed: int
+    """Number of tests that hold on the reference, twice, as they were written: tests whose expected output the reference
+    had to correct or to supply are not among them."""
+    distinct: int
+    """Number of different tests among `agreed`."""
+    repeated: int
+    """Number of well-formed tests that repeat another test of the suite, whether they hold or not."""
+    validity: float
+    """Validity as in the reward: |V| / max(slots, |T|), in which a test with a corrected output counts less than 1."""
+    surplus: int = 0
+    """Number of tests in the answer beyond the game config's max_tests; they do not count."""
+    wrong: Killed = ()
+    mutants: Killed = ()
+    correct: Killed = ()
+    """Kills of the problem's other correct solutions."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DiscriminatorScores:
+    """Scores of a discriminator. Shares are means over suites, rates are over pairs (suite, program). A score is None if
+    there is nothing to measure."""
+
+    suites: int
+    """Number of judged suites."""
+    unjudged: int
+    """Number of suites and pairs that the sandbox could not judge; no mean includes them."""
+    parsed: float | None
+    """Share of the emitted tests, as are the four scores that follow."""
+    well_formed: float | None
+    agreed: float | None
+    distinct: float | None
+    duplicates: float | None
+    validity: float | None
+    """Validity as in the reward: suites shorter than validity_slots and corrected outputs lower it."""
+    kill_rate: float | None
+    """Share of wrong programs that are killed."""
+    mutant_kill_rate: float | None
+    false_kill_rate: float | None
+    """Share of correct programs that are killed, by tests that hold for the reference but not for every solution."""
+
+
+def discriminator_scores(records: Iterable[SuiteRecord | None]) -> DiscriminatorScores:
+    """Returns the scores over suites of any problems. records: None for a suite that the sandbox could not judge."""
+    records = list(records)
+    judged = [record for record in records if record is not None]
+    pairs = [killed for r in judged for killed in (*r.wrong, *r.mutants, *r.correct)]
+    return DiscriminatorScores(
+        suites=len(judged),
+        unjudged=records.count(None) + pairs.count(None),
+        parsed=_mean([_share(r.parsed, r) for r in judged]),
+        well_formed=_mean([_share(r.well_formed, r) for r in judged]),
+        agreed=_mean([_share(r.agreed, r) for r in judged]),
+        distinct=_mean([_share(r.distinct, r) for r in judged]),
+        duplicates=_mean([_share(r.repeated, r) for r in judged]),
+        validity=_mean([r.validity for r in judged]),
+        kill_rate=_mean([killed for r in judged for killed in r.wrong]),
+        mutant_kill_rate=_mean([killed for r in judged for killed in r.mutants]),
+        false_kill_rate=_mean([killed for r in judged for killed in r.correct]),
+    )
+
+
+def kill_at_k(records: Sequence[SuiteRecord | None], k: int) -> float | None:
+    """Returns the chance that at least one of k suites kills a mutant: the mean of `pass_at_k` over one problem's mutants.
+    Mutants that were judged with fewer than k suites are left out; None if no mutant is left.
+
+    Args:
+        records: suites of one problem, judged on the same mutants.
+
+    Raises ValueError if k < 1.
+    """
+    judged = [record.mutants for record in records if record is not None]
+    by_mutant = [[o for o in outcomes if o is not None] for outcomes in zip(*judged, strict=True)]
+    return _mean([pass_at_k(len(o), sum(o), k) for o in by_mutant if len(o) >= k])
+
+
+def mean_kill_at_k(by_problem: Iterable[Sequence[SuiteRecord | None]], k: int) -> float | None:
+    """Returns the mean of `kill_at_k` over the problems for which it is not None; None if there is no such problem."""
+    return _mean([kill_at_k(records, k) for records in by_problem])
+
+
+def _share(count: int, record: SuiteRecord) -> float:
+    return count / max(1, record.emitted)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,70 @@
+"""Reads HumanEval. A task is a function's head and docstring, to be completed, and one test that calls `check(candidate)`."""
+
+import ast
+from pathlib import Path
+
+from pydantic import Field
+
+from sparring.core.problem import Problem
+from sparring.problems.formats.records import Entry, Record, entries
+from sparring.problems.formats.sources import parse_python, signature_of
+
+
+class Task(Record):
+    """The common fields of HumanEval and HumanEval+."""
+
+    task_id: str = Field(min_length=1, description='the task\'s id, such as "HumanEval/0"')
+    prompt: str = Field(min_length=1, description="the function's head and docstring")
+    entry_point: str = Field(min_length=1, description="the function's name")
+    canonical_solution: str = Field(min_length=1, description="the function's body")
+
+
+class _Tested(Task):
+    test: str = Field(min_length=1, description="source that defines check(candidate)")
+
+
+def humaneval(path: Path) -> list[Problem]:
+    """Reads HumanEval. The description is the unchanged prompt, which is Python source. Raises ProblemFileError."""
+    return [_problem(entry, entry.validated(_Tested)) for entry in entries(path, "humaneval")]
+
+
+def _problem(entry: Entry, task: _Tested) -> Problem:
+    return Problem(
+        id=task.task_id,
+        description=task.prompt.strip(),
+        function_signature=checked_signature(entry, task),
+        baseline_tests=(check_test(task, task.test),),
+        reference_solution=task.prompt + task.canonical_solution,
+        preamble=helpers(task),
+    )
+
+
+def checked_signature(entry: Entry, task: Task) -> str:
+    """Returns the signature of the entry point. Raises ProblemFileError if the prompt with the solution is not a program that
+    defines it."""
+    source = task.prompt + task.canonical_solution
+    if parse_python(source) is None:
+        raise entry.fault(
+            "canonical_solution", "no valid Python after the prompt", "the rest of the function"
+        )
+    signature = signature_of(source, task.entry_point)
+    if signature is None:
+        raise entry.fault("entry_point", "neither prompt nor solution defines it", "the function's name")
+    return signature
+
+
+def check_test(task: Task, test: str) -> str:
+    """Returns the official test with the prompt's helper functions, so that the test does not depend on the program's."""
+    return f"{helpers(task)}{test.strip()}\n\ncheck({task.entry_point})\n"
+
+
+def helpers(task: Task) -> str:
+    """Returns the source of the prompt's imports and other functions. Some tests call them, and an answer may omit them."""
+    tree = parse_python(task.prompt)
+    kept = [
+        node
+        for node in (tree.body if tree else ())
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.FunctionDef) and node.name != task.entry_point)
+    ]
+    return "".join(f"{ast.unparse(node)}\n\n" for node in kept)

@@ -1,0 +1,138 @@
+"""Reads the records of a data set file, and makes one-line error messages for records that cannot be used."""
+
+import gzip
+import importlib
+import io
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sparring.problems.loader import ProblemFileError, kind_of, parse_json
+
+SUFFIXES = (".json", ".jsonl", ".gz", ".parquet")
+
+
+class Record(BaseModel):
+    """One entry of a data set. A field's description states the expected value, for error messages. Unknown fields are
+    ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A raw record with its place in the file."""
+
+    path: Path
+    index: int
+    """Index of the record in the file, counted from 0."""
+    raw: dict[str, Any]
+    format: str
+
+    def fault(self, field: str, found: str, expected: str) -> ProblemFileError:
+        """Returns an error for the caller to raise. It names the record by the first of the usual id fields that it has."""
+        names = (self.raw.get(key) for key in ("id", "task_id", "question_id", "problem_id", "name"))
+        name = next((n for n in names if isinstance(n, str | int) and n != ""), None)
+        who = f"entry {self.index}" if name is None else f"entry {name!r} (index {self.index})"
+        return ProblemFileError(
+            f"{self.path}: {who}, field {field!r}: {found}; expected {expected}; "
+            f"correct it, or give the format that the file is in (this is read as {self.format!r})"
+        )
+
+    def validated(self, model: type[AnyRecord]) -> AnyRecord:
+        """Returns the record as an instance of the model. Raises ProblemFileError for the first invalid field."""
+        try:
+            return model.model_validate(self.raw)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = str(first["loc"][0])
+            place = "".join(f"[{part}]" for part in first["loc"][1:] if isinstance(part, int))
+            found = "missing" if first["type"] == "missing" else f"found {kind_of(first['input'])}"
+            known = {info.alias or name: info for name, info in model.model_fields.items()}
+            expected = known[field].description if field in known else None
+            raise self.fault(field + place, found, expected or first["msg"]) from None
+
+    def json(self, field: str, text: str, expected: str) -> Any:
+        """Returns the parsed value of a field that holds JSON."""
+        try:
+            return parse_json(text)
+        except json.JSONDecodeError:
+            raise self.fault(field, "not valid JSON", expected) from None
+
+
+def entries(path: Path, format: str) -> Iterator[Entry]:
+    """Yields the entries of a file, in the file's order. The file holds JSON lines or a JSON array, either of them optionally
+    compressed with gzip (.gz), or is a parquet file (.parquet).
+
+    Raises ProblemFileError if the file cannot be read, contains anything but objects, or is empty.
+    """
+    index = -1
+    for index, raw in enumerate(_raw_records(path)):
+        if not isinstance(raw, dict):
+            raise ProblemFileError(
+                f"{path}: entry {index}: expected an object, found {kind_of(raw)}; remove it"
+            )
+        yield Entry(path=path, index=index, raw=raw, format=format)
+    if index < 0:
+        raise ProblemFileError(f"{path}: holds no entries; give a file with at least one")
+
+
+def _raw_records(path: Path) -> Iterator[Any]:
+    try:
+        with path.open("rb") as file:
+            if path.suffix == ".parquet":
+                yield from _parquet(path, file)
+            elif path.suffix == ".gz":
+                with gzip.open(file) as unpacked:
+                    yield from _json(path, unpacked)  # type: ignore[arg-type]
+            else:
+                yield from _json(path, file)
+    except FileNotFoundError:
+        raise ProblemFileError(f"{path}: no such file; check the path to the data set") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise ProblemFileError(f"{path}: not a whole gzip file ({error}); fetch it again") from None
+    except UnicodeDecodeError as error:
+        raise ProblemFileError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise ProblemFileError(f"{path}: cannot be read ({error.strerror}); give a readable file") from None
+
+
+def _json(path: Path, file: BinaryIO) -> Iterator[Any]:
+    """Yields the elements of a JSON array if the text starts with a bracket, else the value of each line."""
+    text = io.TextIOWrapper(file, encoding="utf-8-sig")
+    for number, line in enumerate(text, start=1):
+        if not line.strip():
+            continue
+        is_array = line.lstrip().startswith("[")
+        document = line + text.read() if is_array else line
+        try:
+            value = parse_json(document)
+        except json.JSONDecodeError as error:
+            where = f"line {number + error.lineno - 1}, column {error.colno}"
+            raise ProblemFileError(
+                f"{path}: malformed JSON at {where}: {error.msg}; give a JSON array, or one object per line"
+            ) from None
+        if is_array:
+            yield from value
+            return
+        yield value
+
+
+def _parquet(path: Path, file: BinaryIO) -> Iterator[Any]:
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")  # comes with Ray; imported only if needed
+    except ImportError:
+        raise ProblemFileError(f"{path}: reading parquet needs pyarrow; run: pip install pyarrow") from None
+    try:
+        for batch in parquet.ParquetFile(file).iter_batches(batch_size=256):
+            yield from batch.to_pylist()
+    except importlib.import_module("pyarrow").ArrowInvalid as error:
+        raise ProblemFileError(f"{path}: not a parquet file ({error}); fetch it again") from None

@@ -1,0 +1,378 @@
+"""Plans a run: what it would do, and what prevents it, found out before anything takes time.
+
+Not covered: what other nodes of a cluster have, except their GPUs.
+"""
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from actors.settings import KV_CACHE_MB
+from configs.schema import Config
+from configs.sections import EMBEDDED
+from learners.checkpoints import CheckpointError, base_of
+from learners.mirror import Mirror
+from sandbox_workers.backends import choose_backend
+from sandbox_workers.jobs import SandboxUnavailable
+from sandbox_workers.languages import Q_INSIDE, UnknownLanguage, all_commands, require_commands
+from sparring.core.problem import Problem
+from sparring.curriculum.curriculum import Curriculum
+from sparring.runtime import host_plan, memory_plan
+from sparring.runtime.architectures import unknown_to_vllm
+from sparring.runtime.build import ordered_ids
+from sparring.runtime.hardware import shapes_of
+from sparring.runtime.parts import Start
+from sparring.runtime.placement import Node, NoPlace, described, parts_of, place
+
+_GIB, _MIB = 1 << 30, 1 << 20
+_WEIGHTS, _ADAM = 4, 8
+"""Bytes per parameter, fp32."""
+_LARGE = 1 << 30
+"""Bytes from which on a checkpoint is not written after every step, unless the config asks for that."""
+SAVE_S = 900.0
+"""Seconds between two such checkpoints."""
+_TINY, _RATE, _LORA_RATE = 10**8, 5e-5, 5e-4
+"""Number of parameters up to which any learning rate is accepted; beyond it, the highest learning rates without a
+warning."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    lines: Sequence[str]
+    """Description of the run, one subject per line."""
+    obstacles: Sequence[str]
+    """Reasons why the run cannot start, each with its remedy. A run with obstacles does not start."""
+    warnings: Sequence[str]
+    """Messages that are printed; the run starts nevertheless."""
+
+
+def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: Sequence[Problem]) -> Plan:
+    lines = [f"run: {start.run_directory}", *_models(config, start)]
+    schedule = Curriculum(**config.curriculum_arguments(ordered_ids(config, train)))
+    at = config.curriculum
+    lines.append(
+        f"steps: {schedule.total_steps}, each {at.problems_per_step} problems x {at.attempts} attempts; "
+        f"{len(train)} problems to train on, {len(held_out)} held out"
+    )
+    where = "this process" if config.local else _joins(config) or "a Ray of its own on this machine"
+    lines.append(f"runs in {where}; device {config.device}")
+    obstacles = []
+    if start.state is not None and start.state["step"] > schedule.total_steps:
+        obstacles.append(
+            f"{start.checkpoint}: the checkpoint is at step {start.state['step']}, but this schedule has "
+            f"{schedule.total_steps} steps: raise the step counts or the stages, or start a new run"
+        )
+    if config.device == "cuda" and start.gpu_bytes and (shapes := shapes_of(config)):
+        found = memory_plan.demands(config, shapes)
+        lines += [f"memory of {demand.describe(start.gpu_bytes)}" for demand in found]
+        if memory_plan.over(found, start.gpu_bytes):
+            obstacles.append(memory_plan.refusal(found, start.gpu_bytes, [*islice(start.ways_out(), 3)]))
+    nodes = start.nodes
+    if config.device == "cpu":  # Ray counts as many CPUs, or fewer
+        here = Node(name="", address="this machine", gpus=0, cpus=os.cpu_count() or 1)
+        nodes = () if _joins(config) else (here,)
+    if not config.local and nodes:
+        try:
+            found_places = place(parts_of(config), nodes)
+            lines += described(found_places, nodes) if config.device == "cuda" else []
+        except NoPlace as error:
+            obstacles.append(str(error))
+    spare = len(train) - config.curriculum.problems_per_step
+    if config.curriculum.dynamic_sampling and spare <= 0:
+        obstacles.append(
+            f"curriculum.dynamic_sampling: a step plays all {len(train)} problems, so none is left to play besides: give a "
+            f"smaller --curriculum.problems-per-step (now {config.curriculum.problems_per_step}), or leave it out"
+        )
+    for look in (
+        _engines,
+        _architectures,
+        _tensor_parallel,
+        _kv_cache,
+        _sandbox,
+        _shared_memory,
+        _memory,
+        _disk,
+        _mirror,
+    ):
+        line, obstacle = look(config, start)
+        lines += [line] if line else []
+        obstacles += [obstacle] if obstacle else []
+    obstacles += _languages(config, {problem.language for problem in (*train, *held_out)})
+    return Plan(lines=lines, obstacles=obstacles, warnings=list(_rates(config, start)))
+
+
+Look = tuple[str | None, str | None]
+"""(description, obstacle); either may be None."""
+
+
+def _models(config: Config, start: Start) -> list[str]:
+    lines = []
+    for role in config.policies:
+        policy = config.policy(role)
+        size = parameters(start.models[role])
+        known = f"{size / 1e6:.1f}M parameters" if size else "not on this machine yet"
+        if policy.model == EMBEDDED and not size:
+            known = "made first, on demonstrations: some minutes, once"
+        tuning = f"LoRA of rank {policy.learner.lora.rank}" if policy.learner.lora else "in full"
+        lines.append(
+            f"{role}: {policy.model} ({known}), by {policy.engine.kind}, learns {tuning} by {policy.learner.estimator.kind}"
+        )
+    return lines
+
+
+def _rates(config: Config, start: Start) -> Iterator[str]:
+    """Yields warnings about learning rates: a recipe's rate stays even if another model replaces the recipe's model."""
+    for role in config.policies:
+        policy, rate = config.policy(role), config.policy_learning_rate(role)
+        most = _LORA_RATE if policy.learner.lora else _RATE
+        if policy.model != EMBEDDED and (parameters(start.models[role]) or math.inf) > _TINY and rate > most:
+            yield (
+                f"{role}: a learning rate of {rate:g} is for models of a million parameters and soon ruins a larger one; "
+                f"usual are --learning-rate {most / 5:g} and less"
+            )
+
+
+def _joins(config: Config) -> str | None:
+    """Returns the address of the cluster that the run joins, or None."""
+    return None if config.local else os.environ.get("RAY_ADDRESS") or None
+
+
+def _engines(config: Config, start: Start) -> Look:
+    roles = [role for role in config.policies if config.policy(role).engine.kind == "vllm"]
+    if not roles or find_spec("vllm") or _joins(config):
+        return None, None
+    instead = " ".join(f"--{role}.engine.kind transformers" for role in roles)
+    return (
+        None,
+        f"{roles[0]}.engine.kind vllm: vLLM is not installed: make setup, or do without it: {instead}",
+    )
+
+
+def _architectures(config: Config, start: Start) -> Look:
+    for role in config.policies:
+        policy, model = config.policy(role), start.models[role]
+        if policy.model == EMBEDDED or policy.engine.kind != "vllm":
+            continue
+        if architecture := unknown_to_vllm(model):
+            return None, (
+                f"{role}.model {model}: vLLM cannot load its architecture {architecture}: give another model, or do without "
+                f"vLLM: --{role}.engine.kind transformers"
+            )
+    return None, None
+
+
+def _tensor_parallel(config: Config, start: Start) -> Look:
+    spread = {role: config.policy(role).engine.gpus_each for role in config.policies}
+    shapes = shapes_of(config) if max(spread.values()) > 1 else None
+    for role, shape in (shapes or {}).items():
+        keys = shape.key_heads  # vLLM divides them too, or gives one to several GPUs
+        can = [
+            n for n in range(1, shape.heads + 1) if not shape.heads % n and not max(n, keys) % min(n, keys)
+        ]
+        if spread[role] not in can:
+            return None, (
+                f"{role}.engine.tensor_parallel {spread[role]}: {config.policy(role).model} has {shape.heads} attention "
+                f"heads and {keys} of keys: give one of {', '.join(map(str, can))}"
+            )
+    return None, None
+
+
+def _kv_cache(config: Config, start: Start) -> Look:
+    """Checks that the cache of vLLM on a CPU, which is given in bytes, holds a sequence of full length."""
+    shapes = shapes_of(config) if config.device == "cpu" else None
+    for role, shape in (shapes or {}).items():
+        engine = config.policy(role).engine
+        if engine.kind != "vllm":
+            continue
+        given = (engine.kv_cache_mb or KV_CACHE_MB) << 20
+        if (of_one := memory_plan.cache_bytes(shape, engine)) > given:
+            most = engine.max_model_len * given // of_one
+            return None, (
+                f"{role}.engine.kv_cache_mb {given >> 20}: a sequence of engine.max_model_len {engine.max_model_len} tokens "
+                f"takes {math.ceil(of_one / _MIB)} MiB: give that much, or at most {most} tokens"
+            )
+    return None, None
+
+
+def _sandbox(config: Config, start: Start) -> Look:
+    if config.sandbox_limits is None:
+        return "sandbox: none, the game runs no programs", None
+    if _joins(config):
+        return "sandbox: what the nodes with the resource `sandbox` have", None
+    try:
+        choice = choose_backend(
+            config.sandbox.backend, config.sandbox.runtime, trusted=config.trusts_programs
+        )
+    except SandboxUnavailable as error:
+        return None, str(error)
+    return choice.description, None
+
+
+def _languages(config: Config, names: Collection[str]) -> list[str]:
+    """Returns why the sandbox of this machine cannot run these languages. A Docker image has all languages except q."""
+    if config.sandbox_limits is None or _joins(config):
+        return []
+    try:
+        kind = choose_backend(
+            config.sandbox.backend, config.sandbox.runtime, trusted=config.trusts_programs
+        ).kind
+    except SandboxUnavailable:
+        return []  # _sandbox reports it
+    commands = set(all_commands()) - {Q_INSIDE}
+    found = {c for c in commands if kind == "docker" or shutil.which(c, path="/usr/local/bin:/usr/bin:/bin")}
+    found |= {Q_INSIDE} if os.environ.get("Q_BIN") else set()
+    told = []
+    for name in sorted(names):
+        try:
+            require_commands(name, found)
+        except UnknownLanguage as error:
+            told.append(str(error))
+    return told
+
+
+def _shared_memory(config: Config, start: Start) -> Look:
+    store = Path("/dev/shm")
+    if config.local or _joins(config) or not store.is_dir():
+        return None, None
+    free, wanted = shutil.disk_usage(store).free, memory_plan.object_store_bytes(config)
+    if free >= wanted:
+        return None, None
+    return (
+        f"/dev/shm has {free / _MIB:.0f} MiB, and Ray's objects may take {wanted / _MIB:.0f}: they go to /tmp, which is "
+        f"slower (docker run --shm-size {math.ceil(wanted / _GIB)}g)",
+        None,
+    )
+
+
+def _memory(config: Config, start: Start) -> Look:
+    """Checks the memory of a run on a CPU."""
+    shapes = shapes_of(config) if config.device == "cpu" else None
+    if shapes is None:
+        return None, None
+    parts, have = host_plan.parts_of(config, shapes), start.host_bytes
+    needed, line = sum(parts.values()), host_plan.describe(parts)
+    if have is None or _joins(config):
+        return line, None
+    line = f"{line}; {have / _GIB:.1f} GiB may be taken"
+    # for models as small as the embedded ones, the figure is mostly that of the processes, and rough
+    if needed <= have or max(shape.parameters for shape in shapes.values()) < _TINY:
+        return line, None
+    ways = "; or ".join([*islice(start.ways_out(), 3), "smaller models", "a GPU (--device cuda)"])
+    return line, (
+        f"this takes about {needed / _GIB:.0f} GiB of memory, and {have / _GIB:.0f} GiB may be taken: give {ways}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saving:
+    """When checkpoints are written, besides those after evaluations and at the ends of stages, and which are kept."""
+
+    every: int | None
+    """Steps between two checkpoints; None: one is written every SAVE_S seconds."""
+    keep: int
+    """Number of latest checkpoints that are kept, besides the best."""
+    stages: bool
+    """Whether the last checkpoint of each stage is kept."""
+
+    def __str__(self) -> str:
+        if self.every is None:
+            return f"every {SAVE_S / 60:g} minutes"
+        return "after every step" if self.every == 1 else f"after every {self.every} steps"
+
+
+def saving(config: Config, start: Start) -> Saving:
+    """Returns when checkpoints are written and kept. What the config leaves open follows from their size."""
+    every, keep, size = config.checkpoint.every, config.checkpoint.keep, _checkpoint_bytes(config, start)
+    # a model that is not on this machine comes from a hub, except the embedded one, which is made at the start
+    unknown = any(config.policy(role).model != EMBEDDED for role in config.policies)
+    large = unknown if size is None else size >= _LARGE
+    return Saving(
+        every=every or (None if large else 1),
+        keep=keep or 2,
+        stages=bool(keep) or not large,
+    )
+
+
+def _checkpoint_bytes(config: Config, start: Start) -> int | None:
+    """Returns the bytes of a checkpoint, or None if a model is not on this machine yet."""
+    shapes = shapes_of(config) or {}
+    sizes = {role: parameters(start.models[role]) for role in config.policies}
+    for role, shape in shapes.items():
+        if config.policy(role).model != EMBEDDED:  # the embedded one may not be made yet
+            sizes[role] = sizes[role] or shape.parameters
+    if not all(sizes.values()):
+        return None
+    for role, shape in shapes.items():
+        if lora := config.policy(role).learner.lora:
+            sizes[role] = lora.rank * shape.adapter
+        estimator = config.policy(role).learner.estimator
+        if estimator.kind == "gae" and estimator.critic == "model":
+            sizes[role] *= 2
+    return (_WEIGHTS + _ADAM) * sum(sizes.values())
+
+
+def _disk(config: Config, start: Start) -> Look:
+    """Checks the disk space for the checkpoints that exist at once: the latest ones, the best, one per stage, and the
+    one being written."""
+    each, rule = _checkpoint_bytes(config, start), saving(config, start)
+    if each is None:
+        return f"disk: checkpoints are written {rule}", None
+    count = rule.keep + 2 + len(config.stages) * rule.stages
+    there_already = len(list((start.run_directory / "checkpoints").glob("step_*")))
+    there = next(p for p in (start.run_directory, *start.run_directory.parents) if p.exists())
+    free = shutil.disk_usage(there).free
+    line = (
+        f"disk: about {each / _MIB:.0f} MiB a checkpoint, written {rule}, at most {count} at once; "
+        f"{free / _GIB:.0f} GiB are free at {there}"
+    )
+    more = each * max(1, count - there_already)  # a resumed run has some already
+    if more <= free:
+        return line, None
+    fewer = f"keep fewer (--checkpoint.keep, now {rule.keep})"
+    adapters = " ".join(f"--{role}.learner.lora.rank 16" for role in config.policies)
+    return line, (
+        f"{there} has {free / _GIB:.1f} GiB free, the checkpoints of this run take about {more / _GIB:.1f}: give "
+        f"another --output-dir, or {fewer if rule.stages else f'train adapters, which are small ({adapters})'}"
+    )
+
+
+def _mirror(config: Config, start: Start) -> Look:
+    mirror = config.checkpoint.mirror
+    if mirror is None:
+        return None, None
+    try:
+        Mirror(mirror, start.run_directory.name).check(
+            begins=not (start.run_directory / "checkpoints").is_dir()
+        )
+    except CheckpointError as error:
+        return None, str(error)
+    return f"checkpoints also go to {mirror}", None
+
+
+def parameters(model: str) -> int:
+    """Returns the number of parameters of a model directory, or of an adapter's base, from its safetensors headers; 0
+    if it is not on this machine."""
+    place = Path(base_of(model) or model)
+    return sum(_in_header(file) for file in place.glob("*.safetensors")) if place.is_dir() else 0
+
+
+def _in_header(file: Path) -> int:
+    try:
+        with file.open("rb") as stream:
+            header: Mapping[str, Any] = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        MemoryError,
+    ):  # a damaged file is reported when its model is loaded
+        return 0
+    shapes = (tensor["shape"] for name, tensor in header.items() if name != "__metadata__")
+    return sum(math.prod(shape) for shape in shapes)

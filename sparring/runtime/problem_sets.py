@@ -1,0 +1,125 @@
+"""Loads the problems that a run is trained on and those that it is evaluated on."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from configs.schema import Config
+from configs.sections import FileProblems
+from sparring.core.evaluation import EVALUATION_PROBLEMS
+from sparring.core.problem import Problem
+from sparring.core.verdict import Status
+from sparring.embedded.catalogue import problems_of
+from sparring.problems.contamination import drop_contaminated
+from sparring.problems.difficulty import difficulty_from_pass_rate, keep_learnable
+from sparring.problems.formats import load_dataset, load_written
+from sparring.problems.loader import ProblemFileError
+from sparring.problems.references import Offence
+from sparring.problems.splits import split_problems
+from sparring.tracking.progress import say
+
+_NAMED = 3
+
+
+def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
+    """Returns the (training, held-out) problems. Raises ProblemFileError."""
+    settings = config.problems
+    if "problems" not in config.game.uses:
+        return config.game.own_problems(config.evaluation.problems or EVALUATION_PROBLEMS)
+    if settings.kind == "embedded":
+        kind, numbers = config.game.kind, config.warm_start.numbers
+        return problems_of(kind, "train", numbers), problems_of(kind, "held_out", numbers)
+    with _key("problems.file"):
+        train = load_written(settings.file, settings)
+    if settings.held_out.kind == "share":
+        train, held_out = split_problems(
+            train, settings.held_out.fraction, least=int(config.evaluation.enabled)
+        )
+    else:
+        form = settings.held_out.format or settings.format
+        fields = settings.fields if form == "fields" else None
+        with _key("problems.held_out.file"):
+            held_out = load_dataset(
+                settings.held_out.file,
+                form,
+                fields=fields,
+                split=settings.held_out.split,
+                exact_outputs=settings.exact_outputs,
+            )
+    for file, problems in ((settings.file, train), (settings.held_out_from, held_out)):
+        for problem in problems:
+            if (reason := config.game.refuse(problem)) is not None:
+                raise ProblemFileError(f"{file}: problem {problem.id}: {reason}")
+    train = _without(train, held_out, settings)
+    return _learnable(train, settings.pass_rates), held_out
+
+
+@contextmanager
+def _key(name: str) -> Iterator[None]:
+    """Adds the config key to an error, since a recipe, and not the user, may have named the file."""
+    try:
+        yield
+    except ProblemFileError as error:
+        error.add_note(f"it is {name}")
+        raise
+
+
+def _without(train: list[Problem], held_out: list[Problem], settings: FileProblems) -> list[Problem]:
+    """Returns the training problems without those that are also held out, under whatever id."""
+    kept, dropped = drop_contaminated(train, held_out)
+    if not kept:
+        raise ProblemFileError(
+            f"{settings.held_out_from}: every problem of {settings.file} is also "
+            "held out: nothing is left to train on"
+        )
+    if dropped:
+        named = _named([problem.id for problem in dropped], "training problems")
+        say(f"{named} are also held out and are not trained on")
+    return kept
+
+
+def without_failing(problems: Sequence[Problem], failing: Mapping[str, Sequence[Offence]]) -> list[Problem]:
+    """Returns the problems without those whose references fail, which are printed. Raises ProblemFileError if none is
+    left.
+
+    failing: what each failing reference does wrong, by problem id.
+    """
+    kept = [problem for problem in problems if problem.id not in failing]
+    dropped = [problem.id for problem in problems if problem.id in failing]
+    if not kept:
+        raise ProblemFileError(f"every reference fails its own tests, such as {failing[dropped[0]][0].text}")
+    if dropped:
+        unserved = sum(
+            any(offence.status is Status.UNSUPPORTED for offence in failing[name]) for name in dropped
+        )
+        why = f"; of {unserved} a test is not run here: it is code (sandbox.code_tests)" if unserved else ""
+        say(f"{_named(dropped, 'problems')} left out, for their references fail their own tests{why}")
+    return kept
+
+
+def _named(ids: Sequence[str], what: str) -> str:
+    return f"{len(ids)} {what} ({', '.join(ids[:_NAMED])}{', ...' if len(ids) > _NAMED else ''})"
+
+
+def _learnable(train: list[Problem], file: Path | None) -> list[Problem]:
+    """Returns the problems without those that the policy measured in `file` always or never solved. The difficulty of
+    each measured problem follows from its pass rate."""
+    if file is None:
+        return train
+    try:
+        rates = json.loads(file.read_text())["pass_rates"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProblemFileError(
+            f"{file}: no result of sparring/cli/evaluate.py --json ({type(error).__name__}: {error}); write one"
+        ) from error
+    kept = keep_learnable(train, rates)
+    if not kept:
+        raise ProblemFileError(
+            f"{file}: no training problem was solved sometimes but not always; sample more often"
+        )
+    say(f"{len(kept)} of {len(train)} training problems are solved sometimes but not always ({file})")
+    return [
+        replace(p, difficulty=difficulty_from_pass_rate(rates[p.id])) if p.id in rates else p for p in kept
+    ]

@@ -1,0 +1,160 @@
+"""Writes README.md of an exported policy: its scores, training data, settings and limits."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from sparring.embedded.catalogue import describe_model
+
+EMBEDDED = "sparring_embedded"
+"""Metadata key under which a card describes the run of an embedded model."""
+
+_LIMITS = """\
+* Trained by reinforcement on programs that were judged in a sandbox: it writes programs that pass tests, and programs are
+  what it is good for. Run what it writes in a sandbox, too.
+* The figures are of one run with one seed, on the held-out problems named above; they say little of other problems.
+* What the reward did not look at (style, safety, speed, languages other than the one trained on) was not learned."""
+
+
+def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str) -> str:
+    """Returns the text of the card. state: the state of the checkpoint."""
+    config = state["config"]
+    of_policy, before = config[policy], state["parts"]["recorder"]["before"]
+    held_out = state["row"].get("held_out") or {}
+    embedded: Any = None
+    if of_policy["model"] == "embedded":
+        embedded = {
+            "game": config["game"]["kind"],
+            "numbers": config["warm_start"]["numbers"],
+            "max_tokens": of_policy["max_tokens"],
+        }
+    data = ModelCardData(
+        model_name=f"{run}-{policy}",
+        base_model=of_policy["model"] if _is_hub_id(of_policy["model"]) else None,
+        library_name="peft" if adapter else "transformers",
+        pipeline_tag="text-generation",
+        tags=["reinforcement-learning", "code", "sparring", config["game"]["kind"]],
+        eval_results=[
+            EvalResult(
+                task_type="text-generation",
+                dataset_type=config["problems"]["kind"],
+                dataset_name=_problems(config).split(" (")[0],
+                metric_type=name,
+                metric_value=round(value, 4),
+            )
+            for name, value in held_out.items()
+        ],
+        **({EMBEDDED: embedded} if embedded else {}),
+    )
+    limit = f"\n* {describe_model(embedded['game'], embedded['numbers'])}" if embedded else ""
+    base = "the embedded model of the repository" if embedded else of_policy["model"]
+    weights = f"A LoRA adapter of {base}" if adapter else f"{base[0].upper()}{base[1:]}, trained"
+    return f"""---
+{data.to_yaml()}
+---
+# {run}: {policy}
+
+{weights} as the **{policy}** of the game `{config["game"]["kind"]}`, {_steps(policy, state)}.
+
+## Figures
+
+{_figures(before, held_out)}
+
+## Data
+
+Problems: {_problems(config)}. Held out: {_held_out(config)}.
+
+## Training
+
+{_training(config, of_policy)}
+
+## Use
+
+{_use(adapter)}
+
+## Limits
+
+{_LIMITS}{limit}
+
+## Made with
+
+{", ".join(f"{name} {version}" for name, version in state["versions_of_packages"].items())}; saved {state["time"]}.
+"""
+
+
+def read_embedded(model: Path) -> dict[str, Any]:
+    """Returns {"game", "numbers", "max_tokens"} of the run from the card of an exported embedded model. Empty if there is no
+    card, or if it is the card of another kind of model."""
+    card = model / "README.md"
+    return ModelCard.load(card).data.to_dict().get(EMBEDDED, {}) if card.is_file() else {}
+
+
+def _is_hub_id(model: str) -> bool:
+    return model.count("/") == 1 and not model.startswith((".", "/", "~")) and not Path(model).exists()
+
+
+def _steps(policy: str, state: Mapping[str, Any]) -> str:
+    stage = state["row"].get("stage")
+    at = f" of stage {stage}" if stage else ""
+    return f"after {state['versions'][policy]} updates (step {state['step']}{at} of the run)"
+
+
+def _figures(before: Mapping[str, float], held_out: Mapping[str, float]) -> str:
+    if not held_out:
+        return "No held-out evaluation was made at this step."
+    rows = [
+        f"| {name.replace('_', ' ')} | {_figure(before.get(name))} | {_figure(value)} |"
+        for name, value in held_out.items()
+    ]
+    return "\n".join(["| held out | before the run | this checkpoint |", "|---|---|---|", *rows])
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _problems(config: Mapping[str, Any]) -> str:
+    problems = config["problems"]
+    if problems["kind"] == "embedded":
+        return f"the repository's own of game {config['game']['kind']}"
+    split = f", split {problems['split']}" if problems.get("split") else ""
+    return f"{problems['file']} (format {problems['format']}{split})"
+
+
+def _held_out(config: Mapping[str, Any]) -> str:
+    problems = config["problems"]
+    if problems["kind"] == "embedded":
+        return "others of the same make"
+    held_out = problems["held_out"]
+    return (
+        held_out["file"] if held_out["kind"] == "file" else f"{held_out['fraction']:.0%} of them, set aside"
+    )
+
+
+def _training(config: Mapping[str, Any], of_policy: Mapping[str, Any]) -> str:
+    learner = of_policy["learner"]
+    lora = learner["lora"]
+    rate = config["learning_rate"] * learner["learning_rate_scale"]
+    told = {
+        "estimator": learner["estimator"]["kind"],
+        "objective": learner["objective"],
+        "learning rate": f"{rate:g}",
+        "tuned": f"LoRA, rank {lora['rank']}, alpha {lora['alpha']}" if lora else "weights",
+        "sampling temperature": f"{config['temperature']:g}",
+        "seed": config["seed"],
+    }
+    return "\n".join(f"* {key}: {value}" for key, value in told.items())
+
+
+def _use(adapter: bool) -> str:
+    if adapter:
+        return (
+            "`peft.AutoPeftModelForCausalLM.from_pretrained(HERE)` puts the adapter on its base model, which "
+            "`adapter_config.json` names."
+        )
+    return (
+        "`transformers.AutoModelForCausalLM.from_pretrained(HERE)`, or `vllm serve HERE`. The chat template is the one that "
+        "it was trained with."
+    )

@@ -1,0 +1,57 @@
+"""Settings of the trackers that receive a run's metrics besides its files."""
+
+from importlib.util import find_spec
+from typing import Literal, Self
+
+from pydantic import field_validator, model_validator
+
+from sparring.core.settings import Settings, refuse_password
+
+PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-skinny", "webhook": "httpx"}
+"""The package that each writer needs."""
+
+
+class TrackingSettings(Settings):
+    to: tuple[Literal["tensorboard", "wandb", "mlflow", "webhook"], ...] = ()
+    """Trackers besides the run's own files, which are always written: tensorboard (files in the run's directory), wandb (Weights
+    & Biases; offline if there is no key or no network), mlflow, webhook (receives alarms and the end of the run)."""
+    project: str | None = None
+    """W&B's project and MLflow's experiment. Default: WANDB_PROJECT and MLFLOW_EXPERIMENT_NAME, or sparring."""
+    name: str | None = None
+    """Name of the run in W&B and MLflow. Default: the name of its directory."""
+    mlflow_uri: str | None = None
+    """MLflow's tracking URI. Default: MLFLOW_TRACKING_URI, or files in output_dir/mlruns."""
+    webhook: str | None = None
+    """The environment variable that holds a URL (which is a secret) for POST requests of {"run", "event", "step", "text"},
+    as Slack and its like take them; event is alarm, finished, failed or killed."""
+    trace: bool = False
+    """Write trace.json, a timeline with a row per part, for ui.perfetto.dev."""
+
+    @field_validator("to")
+    @classmethod
+    def _libraries_are_there(cls, to: tuple[str, ...]) -> tuple[str, ...]:
+        for name in to:
+            found = find_spec("httpx" if name == "webhook" else name)
+            if found is None or found.origin is None:  # a directory of that name is not the library
+                raise ValueError(
+                    f"{name} is not installed: pip install {PACKAGES[name]}, or leave {name} out"
+                )
+        return tuple(dict.fromkeys(to))
+
+    @model_validator(mode="after")
+    def _keys_have_a_writer(self) -> Self:
+        if not {"wandb", "mlflow"} & set(self.to):
+            self.refuse_changed(("project", "name"), "has no effect unless `to` names wandb or mlflow")
+        if ("webhook" in self.to) != (self.webhook is not None):
+            raise ValueError("webhook among `to`, and a variable's name under webhook: give both or neither")
+        if (
+            self.webhook is not None and not self.webhook.isidentifier()
+        ):  # not shown: it may be the URL itself
+            raise ValueError(
+                "webhook: expected the name of an environment variable that holds the URL: settings are printed and kept"
+            )
+        if "mlflow" not in self.to:
+            self.refuse_changed(("mlflow_uri",), "has no effect unless `to` names mlflow")
+        instead = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (for a database, all of MLFLOW_TRACKING_URI)"
+        refuse_password("mlflow_uri", self.mlflow_uri, instead)
+        return self

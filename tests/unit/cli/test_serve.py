@@ -1,0 +1,50 @@
+"""What is refused before anything starts, each with one line."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from sparring.cli.serve import main
+from sparring.embedded.teaching import SHIPPED
+
+GENERATOR = f"--model=gen={SHIPPED / 'generator'}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--model=gen=nowhere"], "--model nowhere: no such directory"),
+        (
+            [GENERATOR, "--keys=nowhere.json"],
+            "nowhere.json: No such file or directory; `python -m sparring keys",
+        ),
+        ([GENERATOR, "--host=0.0.0.0"], "--host 0.0.0.0: without keys anybody could use it"),
+        ([GENERATOR, "--kv-cache-mb=1000000000"], "GiB are free: give a smaller model"),
+        ([GENERATOR, "--max-models=0"], "--max-models 0: 1 or more"),
+        ([GENERATOR, "--slots=0"], "--slots 0: 1 or more"),
+        ([GENERATOR, "--idle-s=0"], "--idle-s 0: more than 0"),
+        ([GENERATOR, "--max-model-len=10"], "--max-model-len 10: 32 or more"),
+    ],
+)
+def test_it_is_refused_in_one_line(arguments: list[str], said: str, refused) -> None:
+    error = refused(main, *arguments, "--sandbox=none")
+    assert error.count("\n") == 1 and said in error, error
+
+
+def test_a_directory_that_is_no_model_is_refused(tmp_path: Path, refused) -> None:
+    error = refused(main, f"--model=gen={tmp_path}", "--sandbox=none")
+    assert f"--model {tmp_path}: cannot be loaded" in error
+
+
+def test_a_port_that_is_taken_is_refused(refused) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = refused(main, GENERATOR, f"--port={port}", "--sandbox=none", "--kv-cache-mb=16")
+    assert f"--port {port}: Address already in use" in error
+
+
+def test_of_an_embedded_model_is_said_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit):
+        main([GENERATOR, f"--port={taken.getsockname()[1]}", "--sandbox=none", "--kv-cache-mb=16"])
+    assert "gen: This is an embedded model" in capsys.readouterr().out

@@ -1,0 +1,173 @@
+"""The command: what it refuses at once, what it writes down, what it reports. No run is started."""
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from configs.load import RECIPES
+from sparring.cli.sweep import _options, main, new_sweep
+from sparring.embedded.teaching import SHIPPED
+from sparring.runtime.problem_sets import load_splits
+from sparring.sweeps.runs import mark_failed
+from sparring.sweeps.spec import Sweep, SweepError, config_of, load_sweep
+from sparring.tracking.run_record import RunRecord
+
+SHORT = ("--curriculum.stages", "1")
+
+
+def made(to: Path, *arguments: str, rest: tuple[str, ...] = SHORT) -> Sweep:
+    return new_sweep(_options([*arguments, "--config", "debug", "--to", str(to)]), rest, to)
+
+
+def test_a_grid_is_written_down_with_what_it_takes_to_repeat_it(tmp_path):
+    sweep = made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4", "--seeds", "3", "--local")
+    assert load_sweep(tmp_path) == sweep
+    assert [t.name for t in sweep.trials][:4] == ["0-seed1", "0-seed2", "0-seed3", "1-seed1"]
+    assert sweep.arguments == SHORT and sweep.versions["git"]
+    assert sweep.base["local"] is True and sweep.base["discriminator.engine.kind"] == "transformers"
+
+
+def test_asha_and_pbt_look_at_a_trial_at_every_interval(tmp_path):
+    key = ("--key", "learning_rate=1e-4..1e-3:log", "--samples", "3", "--interval", "2")
+    sweep = made(tmp_path / "a", "asha", *key)
+    assert sweep.base == {"evaluation.every": 2} and len(sweep.settings) == 3
+    sweep = made(tmp_path / "p", "pbt", *key)
+    assert sweep.base["checkpoint.keep"] > 1000
+    assert sweep.mutations == {"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}}
+
+
+def test_data_size_is_a_series_of_files_with_one_held_out_file(tmp_path):
+    sweep = made(tmp_path, "data-size", "--sizes", "8,2")
+    assert [(s.name, s.amount) for s in sweep.settings] == [("2 problems", 2), ("8 problems", 8)]
+    files = [s.keys["problems"] for s in sweep.settings]
+    assert [len(json.loads(Path(f["file"]).read_text())["problems"]) for f in files] == [2, 8]
+    assert files[0]["held_out"] == files[1]["held_out"]
+    assert Path(sweep.settings[0].keys["generator.model"]).is_dir()
+
+
+def test_a_key_that_is_given_twice_is_refused(tmp_path, capsys):
+    with pytest.raises(SweepError, match="learning_rate was given before"):
+        made(tmp_path, "grid", "--key", "learning_rate=1e-4", "--key", "learning-rate=2e-4")
+
+
+def test_a_recipe_of_ones_own_is_found_from_a_trials_directory(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text((RECIPES / "debug.yaml").read_text())
+    monkeypatch.chdir(tmp_path)
+    options = _options(["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "mine.yaml", "--to", "sweep"])
+    sweep = new_sweep(options, SHORT, tmp_path / "sweep")
+    assert sweep.config == str(tmp_path / "mine.yaml") and sweep.begun_in == str(tmp_path)
+
+
+def test_parts_are_read_as_they_were_written_whatever_the_recipe_reads(tmp_path):
+    data = tmp_path / "mine.json"
+    entries = [
+        {
+            "task": str(i),
+            "text": f"Add {i}.",
+            "code": f"def f(x):\n    return x + {i}",
+            "tests": [f"assert f(1) == {i + 1}"],
+        }
+        for i in range(5)
+    ]
+    data.write_text(json.dumps(entries))
+    fields = {"id": "task", "description": "text", "reference_solution": "code", "baseline_tests": "tests"}
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(
+        yaml.safe_dump(
+            {
+                "game": {"kind": "unit_tests"},
+                "generator": {"model": str(SHIPPED / "generator")},
+                "problems": {"kind": "file", "file": str(data), "format": "fields", "fields": fields},
+            }
+        )
+    )
+    to = tmp_path / "sweep"
+    options = _options(["data-size", "--sizes", "2,4", "--config", str(mine), "--to", str(to)])
+    sweep = new_sweep(options, (), to)
+    for trial in sweep.trials:
+        train, held_out = load_splits(config_of(sweep, trial, to))
+        assert (len(train), len(held_out)) == (trial.setting.amount, 1)
+
+
+def test_cross_validation_has_a_fold_as_another_has_a_seed(tmp_path):
+    sweep = made(tmp_path, "cross-validate", "--folds", "3", "--seeds", "2")
+    assert [t.name for t in sweep.trials] == [f"0-fold{f}-seed{s}" for f in (1, 2, 3) for s in (1, 2)]
+    held_out = [Path(r.keys["problems"]["held_out"]["file"]) for r in sweep.replicates[::2]]
+    ids = [{p["id"] for p in json.loads(file.read_text())["problems"]} for file in held_out]
+    assert len(set.union(*ids)) == sum(map(len, ids)) == 1000
+
+
+def test_an_ablation_that_changes_nothing_is_left_out_and_said(tmp_path, capsys):
+    sweep = made(tmp_path, "ablate", "credit")
+    assert "credit to all stages: is what the recipe does; left out" in capsys.readouterr().out
+    assert [s.name for s in sweep.settings] == ["baseline", "credit to the stage", "grpo", "reinforce_pp"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("grid", "--key", "no_such=1,2"), "unknown key no_such"),
+        (("grid", "--key", "learning_rate=1..2"), "takes values, not a range"),
+        (("grid", "--key", "learning_rate=1,2", "--seeds", "0"), "--seeds 0: expected 1 or more"),
+        (("cross-validate", "--folds", "1"), "--folds 1: expected 2 to 1000"),
+        (("data-size", "--sizes", "10,x"), "--sizes 10,x: expected whole numbers"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path, refused, arguments, said):
+    assert said in refused(main, *arguments, "--config", "debug", "--to", tmp_path / "s")
+    assert not (tmp_path / "s" / "sweep.json").exists()
+
+
+def test_a_directory_with_a_sweep_is_not_taken_again_and_one_without_is_not_resumed(tmp_path, refused):
+    made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4")
+    arguments = ("grid", "--key", "learning_rate=1e-4,2e-4", "--config", "debug", "--to", str(tmp_path))
+    assert "holds a sweep already; continue it with: resume" in refused(main, *arguments)
+    assert "no sweep" in refused(main, "resume", tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("when", ["while Ray is loaded", "while it runs"])
+def test_who_interrupts_a_sweep_is_told_how_to_go_on(tmp_path, monkeypatch, capsys, when):
+    class Tuning(ModuleType):
+        def __getattr__(self, name: str):
+            if when == "while Ray is loaded":
+                raise KeyboardInterrupt
+            return interrupted
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "sparring.sweeps.tuning", Tuning("sparring.sweeps.tuning"))
+    arguments = ["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "debug", "--to", str(tmp_path)]
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 130
+    assert re.match(f"interrupted; continue with: .* resume {tmp_path}", capsys.readouterr().err)
+
+
+def test_a_report_of_what_there_is(tmp_path, capsys, refused):
+    sweep = made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4", "--seeds", "2")
+    for trial in sweep.trials[:3]:
+        run = tmp_path / "runs" / trial.name
+        run.mkdir()
+        record = RunRecord(run)
+        for step, value in enumerate((0.25, 0.5 + trial.number / 4)):
+            record.add({"step": step, "held_out": {"generator_pass_rate": value}, "generator_reward": 0.5})
+        record.finish({})
+    mark_failed(tmp_path / "runs" / "1-seed2", "killed by SIGKILL")
+    main(["report", str(tmp_path)])
+    shown = capsys.readouterr().out
+    assert "1-seed2 (learning_rate=0.0002) failed: killed by SIGKILL" in shown
+    with (tmp_path / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["state"] for row in rows] == ["finished"] * 3 + ["failed"]
+    assert [row["after"] for row in rows] == ["0.5", "0.5", "0.75", ""]
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["tables"][0]["rows"][1]["finished"] == "1 of 2"
+    assert {p.name for p in tmp_path.glob("*.png")} == {"learning_curves.png", "settings.png"}
+    assert "held-out scores: generator_pass_rate" in refused(main, "report", tmp_path, "--metric", "x")
