@@ -63,7 +63,7 @@ def verdict_keys(
     for test in sources:
         _add(together, _kind(test))
         _add(together, test)
-    is_code = any(not is_data(test) or (isinstance(test, KnownTest) and not test.data) for test in sources)
+    is_code = any(not (test.data if isinstance(test, KnownTest) else is_data(test)) for test in sources)
     company = [together.hexdigest()] if is_code else []
     keys = []
     for test in tests:

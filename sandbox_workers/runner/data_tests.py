@@ -7,6 +7,7 @@ it.
 
 import ast
 import builtins
+import functools
 import re
 from collections.abc import Set
 from dataclasses import dataclass
@@ -16,7 +17,12 @@ from .pure import BUILTINS, CLOCKS, EXCEPTIONS, IGNORED, LIBRARY, MODULES, RANDO
 MOST_CHARS_OF_CODE = 20_000
 """Largest length of a test that does not begin with a call of a name, characters. For some texts, such as
 `import a.a.a…`, a parser takes quadratic time."""
+MOST_CHARS_REMEMBERED = 500
 _CALLS_AT_ONCE = re.compile(r"\s*+(?:import \w++\s*+)?(?:assert\b|\w+ =)?[\s(]*+\w++ *+\(")
+
+
+_LEFT_OUT = frozenset(("annotation", "returns", "ctx", "op", "ops"))
+_IMPURE_BUILTINS = vars(builtins).keys() - BUILTINS.keys() - EXCEPTIONS.keys()
 
 
 class NotData(ValueError):
@@ -40,6 +46,10 @@ _TAKE_FUNCTIONS = frozenset(
     "filter map max min reduce sorted sort takewhile groupby accumulate nlargest nsmallest".split()  # noqa: SIM905
 )
 """Functions that may be given a function of the test or of the program."""
+_ALWAYS_ALLOWED = frozenset((
+    ast.Module, ast.Assert, ast.Expr, ast.Assign, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.BoolOp, ast.BinOp,
+    ast.UnaryOp, ast.keyword, ast.alias,
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,16 @@ class DataTest:
     """True if arguments contain names that the test defines. What a program does to their values could be seen later."""
 
 
+def read_often(source: str) -> DataTest:
+    """Reads a test as `read` does. Short tests are remembered: many programs have the same tests."""
+    return _remembered(source) if len(source) <= MOST_CHARS_REMEMBERED else read(source)
+
+
+@functools.lru_cache(500)
+def _remembered(source: str) -> DataTest:
+    return read(source)
+
+
 def read(source: str) -> DataTest:
     """Reads a test.
 
@@ -70,37 +90,32 @@ def read(source: str) -> DataTest:
     if len(source) > MOST_CHARS_OF_CODE and not _CALLS_AT_ONCE.match(source):
         raise NotData(f"{len(source)} characters that do not begin with a call")
     tree = ast.parse(source, "test.py")
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    annotations = {
-        id(part)
-        for node in ast.walk(tree)
-        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None))
-        if isinstance(annotation, ast.AST)
-        for part in ast.walk(annotation)
-    }
-    for node in ast.walk(tree):
-        if id(node) not in annotations:
+    nodes = _without_annotations(tree)
+    functions = {node.name for node in nodes if type(node) is ast.FunctionDef}
+    bound, imported, used, calls = set(functions), set(), set(), []
+    for node in nodes:
+        if type(node) not in _ALWAYS_ALLOWED:
             _check(node, functions)
-    nodes = [node for node in ast.walk(tree) if id(node) not in annotations]
-    bound = functions | {
-        node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-    }
-    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    bound |= {node.name for node in nodes if isinstance(node, ast.ExceptHandler) and node.name}
-    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-    imported = {alias.asname or alias.name for node in imports for alias in node.names} - bound
-    used = {node.id for node in nodes if isinstance(node, ast.Name)} - bound - imported
-    if not_pure := used & vars(builtins).keys() - BUILTINS.keys() - EXCEPTIONS.keys():
+        match node:
+            case ast.Name(id=name, ctx=context):
+                (used if type(context) is ast.Load else bound).add(name)
+            case ast.Call():
+                calls.append(node)
+            case ast.arg(arg=name):
+                bound.add(name)
+            case ast.ExceptHandler(name=str(name)):
+                bound.add(name)
+            case ast.alias(name=name, asname=other):
+                imported.add(other or name)
+    imported -= bound
+    used -= bound | imported
+    if not_pure := used & _IMPURE_BUILTINS:
         raise NotData(", ".join(sorted(not_pure)))
-    calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    arguments = {id(call): _arguments(call) for call in calls}
     with_literals = {
-        call.func.id  # type: ignore[attr-defined]
+        call.func.id
         for call in calls
-        if not any(
-            isinstance(part, ast.Call)
-            for argument in (*call.args, *call.keywords)
-            for part in ast.walk(argument)
-        )
+        if type(call.func) is ast.Name and not any(type(part) is ast.Call for part in arguments[id(call)])
     }
     return DataTest(
         source=source,
@@ -110,13 +125,39 @@ def read(source: str) -> DataTest:
         with_literals=frozenset(with_literals & used),
         only_loads=all(isinstance(statement, ast.Pass) for statement in tree.body),
         keeps=any(
-            isinstance(part, ast.Name) and part.id in bound
-            for node in nodes
-            if isinstance(node, ast.Call) and not _is_library_function(node.func, imported)
-            for argument in (*node.args, *node.keywords)
-            for part in ast.walk(argument)
+            type(part) is ast.Name and part.id in bound
+            for call in calls
+            if not _is_library_function(call.func, imported)
+            for part in arguments[id(call)]
         ),
     )
+
+
+def _without_annotations(tree: ast.AST) -> list[ast.AST]:
+    """Returns the nodes of the tree except those of annotations, and except operators and contexts. This takes a third of
+    the time of ast.walk."""
+    nodes = [tree]
+    for node in nodes:  # it grows
+        for field in node._fields:
+            if field in _LEFT_OUT:
+                continue
+            value = getattr(node, field, None)
+            if type(value) is list:
+                nodes += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST):
+                nodes.append(value)
+    return nodes
+
+
+def _arguments(call: ast.Call) -> list[ast.AST]:
+    """Returns all nodes of a call's arguments, but for the plain constants among the arguments."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return [
+        part
+        for argument in given
+        if type(argument) is not ast.Constant
+        for part in _without_annotations(argument)
+    ]
 
 
 def _is_library_function(called: ast.expr, imported: Set[str]) -> bool:

@@ -171,7 +171,7 @@ def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) ->
     kernel.set_name(TESTING)
     caller = calls.Caller(rpc)
     # All tests are read before the program goes on, because it can see how long that takes.
-    read_tests = [_read(data_tests.read, source) for source, *_ in tests]
+    read_tests = [_read(data_tests.read_often, source) for source, *_ in tests]
     kernel.set_name(ASKING)
     try:
         program = meet_program(caller.frames)
