@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from configs.load import load_run
 from sparring.core.batch import BatchSpec
-from sparring.core.errors import SparringError, exit_interrupted, exit_with
+from sparring.core.commands import plain_endings
 from sparring.core.seeding import derive_seed
 from sparring.core.tracing import seconds_of
 from sparring.runtime.logs import quiet_logs
@@ -31,16 +31,12 @@ from sparring.tracking.step import (
 
 def main(arguments: Sequence[str]) -> None:
     quiet_logs()
-    try:
+    with plain_endings():
         run, recipe = load_run(list(arguments))
         if run.plan:
             return show_plan(run, recipe)
         with open_session(run, recipe) as session:
             train(session)
-    except SparringError as error:
-        exit_with(error)
-    except KeyboardInterrupt as interrupt:
-        exit_interrupted(interrupt)
 
 
 def train(session: Session) -> None:

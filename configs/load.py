@@ -57,6 +57,21 @@ _OWN = ("generator.model", "discriminator.model", "problems.file")
 models."""
 
 
+class _EachKeyOnce(yaml.SafeLoader):
+    """Refuses a mapping that has a key twice: YAML forbids it, and PyYAML would drop the first value."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        first = {key.value: key for key in reversed(keys)}
+        for key in keys:
+            if first[key.value] is not key:
+                places = f"lines {first[key.value].start_mark.line + 1} and {key.start_mark.line + 1}"
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value} is there twice, in {places}"
+                )
+        return super().construct_mapping(node, deep)
+
+
 class ConfigError(SparringError):
     """A faulty configuration. The message consists of lines that a user can act on."""
 
@@ -222,7 +237,7 @@ def _recipe(said: dict[str, Any], environment: Mapping[str, Mapping[str, Any]]) 
     starts from a checkpoint those of the checkpoint's run; a checkpoint in a mirror is fetched. Raises SparringError."""
     given = {key: value for values in environment.values() for key, value in values.items()}
     given |= dict(leaves(said))
-    output = Path(given.get("output_dir", Config.model_fields["output_dir"].default))
+    output = Path(given.get("output_dir", Config.model_fields["output_dir"].default)).expanduser()
     if "config" not in said and given.get("resume") in (True, "true"):
         return latest_run(output, given.get("run_name")) / "config.yaml", ""
     if "config" not in said and (start := given.get("resume_from")) is not None:
@@ -272,10 +287,10 @@ def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dic
         if path.name == RUN_STATE:  # of a checkpoint
             return {
                 key: value
-                for key, value in json.loads(path.read_text())["config"].items()
+                for key, value in json.loads(path.read_text("utf-8"))["config"].items()
                 if key != "run_name"
             }
-        values = yaml.safe_load(path.read_text())
+        values = yaml.load(path.read_text("utf-8"), _EachKeyOnce)
     except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())  # a YAML error draws its place over several lines
         raise ConfigError(f"{path}: not readable as YAML: {reason}; correct it there") from error

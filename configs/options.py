@@ -4,7 +4,7 @@ line."""
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -17,6 +17,7 @@ from pydantic_settings import (
 from configs.sections import ProblemFormat
 from sparring.core.errors import SparringError
 from sparring.core.interfaces import SandboxKind
+from sparring.core.settings import at_home
 from sparring.core.stages import REASONING_STAGES
 from sparring.core.verdict import Limits
 
@@ -32,6 +33,11 @@ OPTIONS = SettingsConfigDict(
 
 class Options(BaseSettings):
     model_config: ClassVar[SettingsConfigDict] = OPTIONS
+
+    @field_validator("*")
+    @classmethod
+    def _at_home(cls, value: Any) -> Any:
+        return at_home(value)
 
     @classmethod
     def settings_customise_sources(

@@ -57,7 +57,11 @@ def write_merged(adapter: Path, directory: Path, dtype: str) -> None:
     base = base_of(adapter)
     assert base is not None
     counters = adapter / STATE / "state.json"
-    tuned = LoraSettings(**json.loads(counters.read_text())["lora"]) if counters.is_file() else LoraSettings()
+    tuned = (
+        LoraSettings(**json.loads(counters.read_text("utf-8"))["lora"])
+        if counters.is_file()
+        else LoraSettings()
+    )
     try:
         model = load_model(base, **quantisation(tuned))
     except OSError as error:

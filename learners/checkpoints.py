@@ -135,7 +135,7 @@ class CheckpointStore:
     def newest_with(self, policy: str, version: int) -> Path | None:
         """Returns the latest checkpoint whose weights of the policy have this version or an older one, or None."""
         for checkpoint in reversed(self._complete()):
-            state = json.loads((checkpoint / RUN_STATE).read_text())
+            state = json.loads((checkpoint / RUN_STATE).read_text("utf-8"))
             if state["versions"][policy] <= version:
                 return checkpoint
         return None
@@ -149,8 +149,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise CheckpointError(f"{path}: no such checkpoint directory; {_siblings(path)}")
     try:
-        manifest = json.loads((path / "manifest.json").read_text())
-        state = json.loads((path / RUN_STATE).read_text())
+        manifest = json.loads((path / "manifest.json").read_text("utf-8"))
+        state = json.loads((path / RUN_STATE).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: not a complete checkpoint ({error}); {_siblings(path)}") from error
     for name, expected in manifest.items():
@@ -178,7 +178,7 @@ def base_of(model: str | Path) -> str | None:
     """Returns the directory or hub id of the base model of a directory's adapter; None if the directory contains no
     adapter."""
     try:
-        return json.loads((Path(model) / ADAPTER).read_text())["base_model_name_or_path"]
+        return json.loads((Path(model) / ADAPTER).read_text("utf-8"))["base_model_name_or_path"]
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -209,7 +209,7 @@ def check_fits(checkpoint: Path, model: Path, saved: Mapping[str, Any], now: Map
     if not model.is_dir() or not place.is_dir():
         return
     try:
-        ours, theirs = (json.loads((p / "config.json").read_text()) for p in (model, place))
+        ours, theirs = (json.loads((p / "config.json").read_text("utf-8")) for p in (model, place))
     except OSError as error:
         raise CheckpointError(f"{checkpoint}: no readable config.json ({error})") from error
     for key in ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"):
@@ -253,7 +253,7 @@ def _link_or_copy(source: str, target: str) -> str:
 
 def _write_json(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
+    with path.open("w", encoding="utf-8") as handle:
         json.dump(value, handle, indent=1)
         handle.flush()
         os.fsync(handle.fileno())

@@ -142,7 +142,7 @@ def write_model(model: PreTrainedModel, tensors: Iterable[tuple[str, torch.Tenso
     else:
         places = {name: file for file, of_file in zip(files, names, strict=True) for name in of_file}
         index = {"metadata": {"total_size": total}, "weight_map": places}
-        (directory / f"{WEIGHTS_FILE}.index.json").write_text(json.dumps(index, indent=1))
+        (directory / f"{WEIGHTS_FILE}.index.json").write_text(json.dumps(index, indent=1), "utf-8")
     for n, file in enumerate(files):
         (directory / f"{n}.safetensors").rename(directory / file)
 

@@ -57,7 +57,7 @@ def begin_save(learner: Learner, directory: Path) -> Callable[[], None]:
         place = directory / STATE
         shutil.rmtree(place, ignore_errors=True)  # files of an unfinished save by more workers
         place.mkdir(parents=True, exist_ok=True)
-        (place / _COUNTERS).write_text(json.dumps(_counters(learner)))
+        (place / _COUNTERS).write_text(json.dumps(_counters(learner)), "utf-8")
     learner.memory.together(
         lambda: save_model(learner.policy, directory, world), f"while {directory} was saved"
     )
@@ -80,7 +80,7 @@ def load_learner(learner: Learner, directory: Path) -> None:
     """Loads optimizers, critic, adapter and counters from a checkpoint. The learner was built from the checkpoint's
     model, and the caller has checked that the checkpoint fits (checkpoints.check_fits). All workers must call it.
     Raises CheckpointError, OSError."""
-    state = json.loads((directory / STATE / _COUNTERS).read_text())
+    state = json.loads((directory / STATE / _COUNTERS).read_text("utf-8"))
     assert state["updated"].keys() == _optimizers(learner).keys(), f"{directory}: another critic"
     assert (state["lora"] or None) == _lora(learner), f"{directory}: another tuning"
     learner.version, learner.updates = state["version"], state["updates"]

@@ -92,7 +92,7 @@ def require_runtime(client: docker.DockerClient, runtime: str) -> None:
 def process_identity(pid: int) -> str | None:
     """Returns host:pid:start time, which no later process shares, or None if there is no such process."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
     except OSError:
         return None
     return f"{socket.gethostname()}:{pid}:{stat.rpartition(')')[2].split()[19]}"
@@ -187,7 +187,7 @@ class DockerBackend(ChannelBackend):
             "cap_drop": ["ALL"],
             "cap_add": ["SETUID", "SETGID"],
             # The profile's text, not its path: the engine may be on another machine.
-            "security_opt": ["no-new-privileges:true", "seccomp=" + PROFILE.read_text()],
+            "security_opt": ["no-new-privileges:true", "seccomp=" + PROFILE.read_text("utf-8")],
             "tmpfs": directories,
             "mem_limit": memory,
             "memswap_limit": memory,

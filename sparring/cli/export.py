@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from learners.checkpoints import ADAPTER, base_of, read_checkpoint
-from sparring.core.commands import parser_of, plain_endings
+from sparring.core.commands import home_path, parser_of, plain_endings
 from sparring.core.errors import SparringError
 from sparring.tracking.runs import find_run, of_another_version, read_section
 
@@ -35,7 +35,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = parser_of("sparring export", __doc__, of_runs=True)
     parser.add_argument("run", help="a run's directory or name")
     parser.add_argument("--policy", required=True, help="generator or discriminator")
-    parser.add_argument("--to", required=True, type=Path, help="a directory that does not exist or is empty")
+    parser.add_argument(
+        "--to", required=True, type=home_path, help="a directory that does not exist or is empty"
+    )
     parser.add_argument(
         "--checkpoint", help="step_000012, best or latest. Default: best, if there is one, else latest"
     )
@@ -75,7 +77,7 @@ def export(options: argparse.Namespace) -> None:
         else:
             write_model(source, draft, options.dtype)
         write_tokenizer(source, draft, staged)
-        (draft / "README.md").write_text(card)
+        (draft / "README.md").write_text(card, "utf-8")
     what = "adapter" if options.adapter else "weights"
     print(f"{options.to}: {what} of {source} ({options.dtype})")
     if hub is not None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparring.core.commands import parser_of, plain_endings
+from sparring.core.commands import home_path, parser_of, plain_endings
 from sparring.core.errors import SparringError
 from sparring.tracking.runs import find_run
 
@@ -43,7 +43,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--output",
-        type=Path,
+        type=home_path,
         metavar="FILE",
         help="the HTML file. Default: report.html in the first run's directory",
     )

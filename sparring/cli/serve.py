@@ -27,6 +27,7 @@ from sparring.core.commands import parser_of, plain_endings
 from sparring.core.errors import SparringError
 from sparring.core.interfaces import SandboxKind
 from sparring.runtime.logs import quiet_logs
+from sparring.runtime.sockets import keep_socket_paths_short
 from sparring.web.options import add_options
 
 _ONGOING = 4096
@@ -217,6 +218,7 @@ def on_ray(options: argparse.Namespace) -> Iterator[None]:
             "runtime_env": {"env_vars": ENGINE_ENVIRONMENT | {"OMP_NUM_THREADS": str(options.threads)}},
         },
     )(serve.ingress(build)())
+    keep_socket_paths_short()
     ray.init(
         address=os.environ.get("RAY_ADDRESS", "local"),
         log_to_driver=False,

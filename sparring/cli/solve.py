@@ -134,7 +134,7 @@ def problems_of(settings: SolveOptions) -> tuple[list[Problem], dict[str, str]]:
 def _text_of(file: Path | None) -> str:
     assert file is not None
     try:
-        return file.read_text()
+        return file.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise SparringError(f"--problem-file {file}: not UTF-8 text (byte {error.start})") from None
 

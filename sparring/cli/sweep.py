@@ -25,7 +25,7 @@ from typing import Any
 
 from configs.load import DEFAULT_RECIPE
 from configs.schema import Config
-from sparring.core.commands import parser_of, plain_endings
+from sparring.core.commands import home_path, parser_of, plain_endings
 from sparring.runtime.logs import quiet_logs
 from sparring.sweeps.ablations import NAMES, ablation
 from sparring.sweeps.problem_files import embedded_models, folds, keys_of, nested_parts, write_problems
@@ -243,7 +243,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     common.add_argument(
         "--mode", choices=("max", "min"), default="max", help="whether a larger or a smaller metric is better"
     )
-    common.add_argument("--to", type=Path, help="directory of the sweep. Default: output/sweep-TIME")
+    common.add_argument("--to", type=home_path, help="directory of the sweep. Default: output/sweep-TIME")
     common.add_argument(
         "--draw-seed",
         type=int,
@@ -253,9 +253,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
     _add_series(kinds, common)
     resume = kinds.add_parser("resume", help="continue a sweep that was interrupted", parents=[run])
-    resume.add_argument("directory", type=Path)
+    resume.add_argument("directory", type=home_path)
     of = kinds.add_parser("report", help="report on a sweep, or on several runs", description=_REPORT)
-    of.add_argument("runs", nargs="+", type=Path, help="a sweep's directory, or runs' directories")
+    of.add_argument("runs", nargs="+", type=home_path, help="a sweep's directory, or runs' directories")
     of.add_argument("--metric", help=f"metric. Default: the sweep's, else {DEFAULT_METRIC}")
     of.add_argument(
         "--mode",
@@ -267,7 +267,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         type=float,
         help="value of the metric; the report says after how many steps each run reaches it",
     )
-    of.add_argument("--to", type=Path, help="directory of the report's files")
+    of.add_argument("--to", type=home_path, help="directory of the report's files")
     return parser.parse_args(arguments)
 
 

@@ -34,7 +34,7 @@ def ship(name: str, warm_starts: Path = WARM_STARTS) -> None:
     instructions = torch.backends.cpu.get_cpu_capability()
     made_on = {"cpu": cpu_model(), "instructions": instructions, "versions": versions()}
     made_from = {"recipe": RECIPES[name], "models": models, "made_on": made_on}
-    (directory / "made_from.json").write_text(json.dumps(made_from, indent=1) + "\n")
+    (directory / "made_from.json").write_text(json.dumps(made_from, indent=1) + "\n", "utf-8")
     print(f"made in {directory}")
 
 

@@ -1,6 +1,7 @@
 """Common parts of the command-line programs: the argument parser and the handling of errors."""
 
 import argparse
+import io
 import os
 import select
 import sys
@@ -25,15 +26,24 @@ def parser_of(module: str, text: str | None, *, of_runs: bool = False) -> argpar
     )
     if of_runs:
         parser.add_argument(
-            "--output-dir", type=Path, default=Path("output"), help="where runs are (%(default)s)"
+            "--output-dir", type=home_path, default=Path("output"), help="where runs are (%(default)s)"
         )
     return parser
+
+
+def home_path(text: str) -> Path:
+    """Returns the path of an argument, with the home directory in place of "~", which a shell leaves in `--key=~/x`."""
+    return Path(text).expanduser()
 
 
 @contextmanager
 def plain_endings() -> Iterator[None]:
     """Ends the command without a traceback: with one line and exit status 2 after an error that the user can act on, with
-    one line and 130 after Ctrl-C, and without a message if the reader of the output has gone (`... | head`)."""
+    one line and 130 after Ctrl-C, and without a message if the reader of the output has gone (`... | head`). Characters
+    that the terminal's encoding lacks are printed as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         yield
         sys.stdout.flush()

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, field_validator
 from pydantic_core import CoreSchema, core_schema
 
 
@@ -13,14 +14,28 @@ class Settings(BaseModel):
     """A section of the configuration. A field's docstring is its help text on the command line."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=()
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+        allow_inf_nan=False,
     )
+
+    @field_validator("*")
+    @classmethod
+    def _at_home(cls, value: Any) -> Any:
+        return at_home(value)
 
     def refuse_changed(self, keys: Sequence[str], reason: str, section: str = "") -> None:
         """Raises ValueError if one of the keys is not at its default."""
         for key in keys:
             if getattr(self, key) != type(self).model_fields[key].get_default(call_default_factory=True):
                 raise ValueError(f"{section}.{key} {reason}" if section else f"{key} {reason}")
+
+
+def at_home(value: Any) -> Any:
+    """Returns a path with the home directory in place of "~", which a shell leaves in `--key=~/x`; other values unchanged."""
+    return value.expanduser() if isinstance(value, Path) else value
 
 
 def refuse_password(key: str, address: str | None, instead: str) -> None:

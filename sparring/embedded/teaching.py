@@ -45,10 +45,10 @@ def find_embedded(role: str, rules: Rules, settings: WarmStartSettings) -> Path:
     directory of the cache, which may not exist yet. Raises ProblemFileError."""
     known = identity(role, rules, settings)
     for made_from in WARM_STARTS.glob("*/made_from.json"):
-        if json.loads(made_from.read_text())["models"].get(role) == known:
+        if json.loads(made_from.read_text("utf-8"))["models"].get(role) == known:
             return made_from.parent / role
     versions = [version(name).split("+")[0] for name in ("torch", "transformers", "tokenizers")]
-    wing = [source.read_text() for source in sorted(Path(__file__).parent.glob("*.py"))]
+    wing = [source.read_text("utf-8") for source in sorted(Path(__file__).parent.glob("*.py"))]
     key = hashlib.sha256(json.dumps([known, versions, wing]).encode()).hexdigest()[:16]
     return cache_directory() / f"{rules.kind}-{role}-{key}"
 

@@ -83,14 +83,9 @@ class GridTask:
 # ---------------------------------------------------------------- files
 
 
-def load_task(path: str | Path) -> GridTask:
-    """Reads the task in one file. Its id is the file's name without ".json". Raises ProblemFileError."""
-    path = Path(path)
-    return parse_task(read_json(path, "task", _LAYOUT), path.stem, str(path))
-
-
 def load_tasks(directory_or_file: str | Path, on_error: Literal["raise", "skip"] = "raise") -> list[GridTask]:
-    """Reads the tasks of a directory's *.json files, sorted by name, or of one file.
+    """Reads the tasks of a directory's *.json files, sorted by name, or of one file. A file holds one task, whose id is the
+    file's name without ".json", or the tasks of ARC Prize by id, as Kaggle has them: NAME_challenges.json, with the outputs of the tests in NAME_solutions.json.
 
     Args:
         on_error: "skip" logs a warning for an unusable file and continues with the other files.
@@ -100,10 +95,11 @@ def load_tasks(directory_or_file: str | Path, on_error: Literal["raise", "skip"]
     """
     place = Path(directory_or_file)
     paths = sorted(place.glob("*.json")) if place.is_dir() else [place]
+    paths = [path for path in paths if not (_is_of_solutions(path) and len(paths) > 1)]
     tasks = []
     for path in paths:
         try:
-            tasks.append(load_task(path))
+            tasks += _tasks_of(path)
         except ProblemFileError as error:
             if on_error == "raise":
                 raise
@@ -116,6 +112,33 @@ def load_tasks(directory_or_file: str | Path, on_error: Literal["raise", "skip"]
     return tasks
 
 
+def _is_of_solutions(path: Path) -> bool:
+    return path.name.endswith("_solutions.json")
+
+
+def _tasks_of(path: Path) -> list[GridTask]:
+    raw = read_json(path, "task", _LAYOUT)
+    if not (
+        isinstance(raw, dict) and raw and all(isinstance(v, dict) and "train" in v for v in raw.values())
+    ):
+        return [parse_task(raw, path.stem, str(path))]
+    file = path.with_name(path.name.replace("_challenges.json", "_solutions.json"))
+    if file == path or not file.is_file():
+        raise ProblemFileError(
+            f"{path}: holds tasks by id without the outputs of their tests; put NAME_solutions.json beside NAME_challenges.json"
+        )
+    outputs = read_json(file, "solutions", '{"id": [grid, ...]}')
+    tasks = []
+    for name, task in raw.items():
+        given = outputs.get(name) if isinstance(outputs, dict) else None
+        tests = task.get("test")
+        if not isinstance(given, list) or not isinstance(tests, list) or len(given) != len(tests):
+            raise ProblemFileError(f"{file}: task {name}: expected an output for each of its tests")
+        solved = [{**pair, "output": output} for pair, output in zip(tests, given, strict=True)]
+        tasks.append(parse_task({**task, "test": solved}, name, f"{path}: task {name}"))
+    return tasks
+
+
 def parse_task(raw: Any, task_id: str, where: str) -> GridTask:
     """Returns the task in a JSON document. Raises ProblemFileError, whose message starts with `where`."""
     if not isinstance(raw, dict):
@@ -123,7 +146,7 @@ def parse_task(raw: Any, task_id: str, where: str) -> GridTask:
     for split in ("train", "test"):
         if split not in raw:
             raise ProblemFileError(f"{where}: split {split!r}: missing; write {_LAYOUT}")
-    unknown = sorted(set(raw) - set(get_args(Split)))
+    unknown = sorted(set(raw) - {*get_args(Split), "name"})
     if unknown:
         raise ProblemFileError(
             f"{where}: unknown key {unknown[0]!r}; remove it, or correct it to one of train, test, arc-gen"

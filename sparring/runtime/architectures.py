@@ -32,9 +32,9 @@ def unknown_to_vllm(model: str) -> str | None:
     if package is None or not package.submodule_search_locations:
         return None
     # importing vLLM takes seconds: it is imported only if its list of models, read as text, lacks the architectures
-    listed = Path(
-        package.submodule_search_locations[0], "model_executor", "models", "registry.py"
-    ).read_text()
+    listed = Path(package.submodule_search_locations[0], "model_executor", "models", "registry.py").read_text(
+        "utf-8"
+    )
     if not named or any(f'"{name}": (' in listed for name in named) or any(map(_vllm_loads, named)):
         return None
     return named[0]

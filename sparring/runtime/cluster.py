@@ -53,6 +53,7 @@ from sparring.runtime.placement import (
     parts_of,
     place,
 )
+from sparring.runtime.sockets import keep_socket_paths_short
 from sparring.runtime.weight_files import read_weights, write_weights
 from sparring.tracking.progress import say
 from sparring.tracking.run_log import harmless
@@ -112,6 +113,7 @@ def connect(config: Config) -> None:
                     f"RAY_ADDRESS={os.environ['RAY_ADDRESS']}: Ray cannot join it ({' '.join(str(error).split())})"
                 ) from error
         return
+    keep_socket_paths_short()
     os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # this machine is not preempted
     for last in (False, False, True):
         try:

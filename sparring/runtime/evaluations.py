@@ -57,7 +57,7 @@ class Evaluations:
         # a new run takes the programs of the checkpoint's run, so that their scores can be compared
         if not file.is_file():
             shutil.copy(_bank_beside(self._start.checkpoint), file)
-        self._bank = json.loads(file.read_text())
+        self._bank = json.loads(file.read_text("utf-8"))
         if new := tuple(p for p in request.problems if p.id not in self._bank):
             self._show.say(
                 f"{len(new)} of {len(request.problems)} held-out problems are not of the run before: their baseline "

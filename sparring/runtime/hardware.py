@@ -161,7 +161,7 @@ def _least_capability() -> tuple[int, int]:
 
 
 def _cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    flags = cpuinfo.read_text().split() if cpuinfo.is_file() else []
+    flags = cpuinfo.read_text("utf-8").split() if cpuinfo.is_file() else []
     return "amx_bf16" in flags or "avx512_bf16" in flags
 
 
@@ -206,14 +206,16 @@ def host_memory(groups: Path = Path("/sys/fs/cgroup"), own: str | None = None) -
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
     if own is None:
-        lines = Path("/proc/self/cgroup").read_text().splitlines() if groups.is_dir() else []
+        lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines() if groups.is_dir() else []
         own = next((line.partition("::")[2] for line in lines if line.startswith("0::")), "/")
     place = groups / own.strip("/")
     for group in (place, *place.parents):
         with suppress(OSError, ValueError):  # the root has no limit, nor has a group at "max"
-            statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            taken = int((group / "memory.current").read_text()) - int(statistics["inactive_file"])
-            limit = int((group / "memory.max").read_text())
+            statistics = dict(
+                line.split() for line in (group / "memory.stat").read_text("utf-8").splitlines()
+            )
+            taken = int((group / "memory.current").read_text("utf-8")) - int(statistics["inactive_file"])
+            limit = int((group / "memory.max").read_text("utf-8"))
             total, free = min(total, limit), min(free, max(0, limit - taken))
         if group == groups:
             break

@@ -145,7 +145,7 @@ def _run_of(checkpoint: Path) -> dict[str, Any]:
     """Returns the config in RUN/config.yaml for RUN/checkpoints/NAME/ROLE, or, for a shipped model, that of the recipe
     that it is for; empty if there is neither. Raises ConfigError if the config cannot be read."""
     if checkpoint.parent.parent == WARM_STARTS:
-        recipe = json.loads((checkpoint.parent / "made_from.json").read_text())["recipe"]
+        recipe = json.loads((checkpoint.parent / "made_from.json").read_text("utf-8"))["recipe"]
         return Config.model_validate(read_recipe(*recipe_path(recipe))).model_dump(mode="json")
     file = _run_directory(checkpoint) / "config.yaml"
     if checkpoint.parent.parent.name != "checkpoints" or not file.is_file():

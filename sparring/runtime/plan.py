@@ -64,10 +64,14 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
     where = "this process" if config.local else _joins(config) or "a Ray of its own on this machine"
     lines.append(f"runs in {where}; device {config.device}")
     obstacles = []
-    if start.state is not None and start.state["step"] > schedule.total_steps:
+    most = schedule.total_steps - (
+        0 if start.continues else 1
+    )  # a finished run may be resumed, and ends at once
+    if start.state is not None and start.state["step"] > most:
         obstacles.append(
-            f"{start.checkpoint}: the checkpoint is at step {start.state['step']}, but this schedule has "
-            f"{schedule.total_steps} steps: raise the step counts or the stages, or start a new run"
+            f"{start.checkpoint}: the checkpoint is at step {start.state['step']}, and this schedule has "
+            f"{schedule.total_steps} steps, so nothing is left to do: raise the step counts or the stages, or give its models "
+            "(--generator-model, --discriminator-model) to a new run"
         )
     if config.device == "cuda" and start.gpu_bytes and (shapes := shapes_of(config)):
         found = memory_plan.demands(config, shapes)

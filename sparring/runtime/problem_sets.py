@@ -109,7 +109,7 @@ def _learnable(train: list[Problem], file: Path | None) -> list[Problem]:
     if file is None:
         return train
     try:
-        rates = json.loads(file.read_text())["pass_rates"]
+        rates = json.loads(file.read_text("utf-8"))["pass_rates"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ProblemFileError(
             f"{file}: no result of sparring/cli/evaluate.py --json ({type(error).__name__}: {error}); write one"

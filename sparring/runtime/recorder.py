@@ -89,7 +89,7 @@ class Recorder:
         else:
             self._record.start(config)
             if start.checkpoint is not None:
-                (start.run_directory / STARTED_FROM).write_text(str(start.checkpoint))
+                (start.run_directory / STARTED_FROM).write_text(str(start.checkpoint), "utf-8")
         self._clock.lap("records")
 
     def categories(self, held_out: Mapping[str, Sequence[str]], trained: Iterable[str]) -> None:

@@ -186,7 +186,7 @@ def _alone_at(file: Path) -> Iterator[None]:
     with ExitStack() as held:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            fcntl.flock(held.enter_context(file.open("a")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held.enter_context(file.open("a", encoding="utf-8")), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise SparringError(
                 f"{file.parent}: another driver is at this run; wait for it or end it, or give another --run-name"

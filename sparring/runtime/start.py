@@ -50,7 +50,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
     else:
         directory = latest_run(config.output_dir, run.run_name)
         checkpoint = CheckpointStore(directory / "checkpoints", 1).latest() or _first_checkpoint(directory)
-        saved = yaml.safe_load((directory / "config.yaml").read_text())
+        saved = yaml.safe_load((directory / "config.yaml").read_text("utf-8"))
         changed = _differences(saved, config.model_dump(mode="json"))
         _check_opponents(directory, saved, config)
         if changed:
@@ -139,7 +139,7 @@ def _hardware(config: Config) -> Hardware:
 def _first_checkpoint(directory: Path) -> Path | None:
     """Returns the checkpoint that a run started from (--resume-from), for a run that was killed before it saved one."""
     note = directory / STARTED_FROM
-    return Path(note.read_text()) if note.is_file() else None
+    return Path(note.read_text("utf-8")) if note.is_file() else None
 
 
 def _check_writable(directory: Path) -> None:
@@ -308,7 +308,7 @@ def _check_weights(model: Path) -> None:
     if not any(any(model.glob(pattern)) for pattern in ("*.safetensors", "pytorch_model*.bin")):
         raise ValueError("no *.safetensors in it")
     index = model / "model.safetensors.index.json"
-    named = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+    named = set(json.loads(index.read_text("utf-8"))["weight_map"].values()) if index.is_file() else set()
     if missing := sorted(name for name in named if not (model / name).is_file()):
         raise ValueError(f"{missing[0]}, which {index.name} names, is not in it")
     for file in model.glob("*.safetensors"):

@@ -36,7 +36,7 @@ class DriverProcess:
         self._run, self._log = run, log
         resume = ["--resume"] if (run / "config.yaml").is_file() else []
         environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") or k in _KEPT}
-        with log.open("a") as out:
+        with log.open("a", encoding="utf-8") as out:
             self._process = subprocess.Popen(
                 [sys.executable, str(_ROOT / "driver.py"), *arguments, *resume],
                 cwd=directory if os.path.isdir(directory) else _ROOT,

@@ -58,7 +58,7 @@ def write_problems(file: Path, problems: Iterable[Problem]) -> str:
         limits = problem.limits.model_dump(exclude_unset=True) if problem.limits is not None else None
         entries.append({field: getattr(problem, field) for field in _FIELDS} | {"limits": limits})
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"problems": entries}))
+    file.write_text(json.dumps({"problems": entries}), "utf-8")
     return str(file.resolve())
 
 

@@ -200,7 +200,7 @@ def _run_row(run: RunFiles, metric: str) -> dict[str, Any]:
 def _write_csv(path: Path, rows: Iterator[dict[str, Any]]) -> None:
     found = list(rows)
     names = list(dict.fromkeys(name for row in found for name in row))
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
         writer.writerows(found)

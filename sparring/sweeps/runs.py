@@ -62,7 +62,7 @@ class RunFiles:
     @cached_property
     def config(self) -> dict[str, Any]:
         file = self.directory / "config.yaml"
-        return yaml.safe_load(file.read_text()) if file.is_file() else {}
+        return yaml.safe_load(file.read_text("utf-8")) if file.is_file() else {}
 
     def curve(self, metric: str) -> list[tuple[int, float]]:
         """Returns (step, value) for each step at which the metric was measured; step 0 is before the first training
@@ -111,13 +111,13 @@ def step_of(checkpoint: Path) -> int:
 def note_start(run: Path, checkpoint: Path) -> None:
     """Records which checkpoint a run is to start from, in case it ends before it can record that itself."""
     run.mkdir(parents=True, exist_ok=True)
-    (run / _STARTED_FROM).write_text(str(checkpoint))
+    (run / _STARTED_FROM).write_text(str(checkpoint), "utf-8")
 
 
 def start_of(run: Path) -> Path | None:
     """Returns the checkpoint of another run that this run began from, or None."""
     note = run / _STARTED_FROM
-    return Path(note.read_text().strip()) if note.is_file() else None
+    return Path(note.read_text("utf-8").strip()) if note.is_file() else None
 
 
 def mark_stopped(run: Path, step: int, by: str) -> None:

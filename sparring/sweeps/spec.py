@@ -107,7 +107,7 @@ def load_sweep(directory: Path) -> Sweep:
     """Reads a sweep from its directory. Raises SweepError."""
     file = directory / SPEC
     try:
-        return Sweep.model_validate_json(file.read_text())
+        return Sweep.model_validate_json(file.read_text("utf-8"))
     except FileNotFoundError:
         raise SweepError(
             f"{directory}: no sweep: it has no {SPEC}; start one with --to {directory}"
@@ -251,7 +251,7 @@ def write_recipe(directory: Path, name: str, recipe: Mapping[str, Any]) -> Path:
 def read_written(directory: Path, name: str) -> dict[str, Any]:
     """Returns what write_recipe wrote; empty if it wrote nothing."""
     file = directory / "configs" / f"{name}.yaml"
-    return yaml.safe_load(file.read_text()) if file.is_file() else {}
+    return yaml.safe_load(file.read_text("utf-8")) if file.is_file() else {}
 
 
 def arguments_of(sweep: Sweep, trial: Trial, recipe: Path, directory: Path, run: str) -> list[str]:

@@ -18,6 +18,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTra
 
 from configs.layers import leaves
 from sparring.core.errors import RunFailed
+from sparring.runtime.sockets import keep_socket_paths_short
 from sparring.sweeps.driving import DriverProcess
 from sparring.sweeps.runs import (
     RunFiles,
@@ -120,7 +121,7 @@ class DriverTrial(tune.Trainable):
         write_json(Path(checkpoint_dir) / _POINTER, {"checkpoint": str(path), "last": self._last})
 
     def load_checkpoint(self, checkpoint: str) -> None:
-        note = json.loads((Path(checkpoint) / _POINTER).read_text())
+        note = json.loads((Path(checkpoint) / _POINTER).read_text("utf-8"))
         self._from, self._last = Path(note["checkpoint"]), note["last"]
 
     def cleanup(self) -> None:
@@ -171,6 +172,7 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
     how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     # `local`, so that Ray does not join any cluster that `ray start` left on this machine
     if not os.environ.get("RAY_ADDRESS"):
+        keep_socket_paths_short()
         how |= {"address": "local", "num_cpus": parallel, "include_dashboard": False}
     ray.init(**how)
     scratch = directory / ".tune"

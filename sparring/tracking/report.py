@@ -97,7 +97,7 @@ def gather(run: Path, name: str) -> ReportData:
 
 def page(runs: Sequence[ReportData], live: bool) -> str:
     """Returns the HTML page. live: whether the page will be written again, so that an open page checks for a newer version."""
-    style, script = ((_PAGE / name).read_text() for name in ("report.css", "report.js"))
+    style, script = ((_PAGE / name).read_text("utf-8") for name in ("report.css", "report.js"))
     data = {
         "live": live,
         "written": time.time(),
@@ -115,7 +115,7 @@ def page(runs: Sequence[ReportData], live: bool) -> str:
         "data": "\n".join(blocks),
         "script": script,
     }
-    whole = (_PAGE / "report.html").read_text()
+    whole = (_PAGE / "report.html").read_text("utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], whole)
 
 
@@ -215,7 +215,7 @@ def _tasks(run: Path) -> dict[str, Any]:
 # ---------------------------------------------------------------------- a run's other files
 def _config(run: Path) -> dict[str, Any]:
     try:
-        config = yaml.safe_load((run / "config.yaml").read_text())
+        config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
     except (OSError, yaml.YAMLError):
         return {}
     return config if isinstance(config, dict) else {}

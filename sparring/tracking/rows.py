@@ -8,7 +8,7 @@ from typing import Any
 
 
 def append_row(file: Path, row: Mapping[str, Any]) -> None:
-    with file.open("a") as handle:
+    with file.open("a", encoding="utf-8") as handle:
         handle.write(json.dumps(row) + "\n")
 
 
@@ -28,7 +28,7 @@ def keep_steps(file: Path, last: int) -> None:
 def read_json(file: Path) -> dict[str, Any]:
     """Returns the file's content; empty if there is no such file or if it is not JSON."""
     try:
-        return json.loads(file.read_text())
+        return json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
 
@@ -39,14 +39,14 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a file atomically: a process that is killed meanwhile leaves the file as it was."""
-    _draft(path).write_text(text)
+    _draft(path).write_text(text, "utf-8")
     os.replace(_draft(path), path)
 
 
 def _lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not file.is_file():
         return
-    with file.open() as lines:
+    with file.open(encoding="utf-8") as lines:
         for line in lines:
             try:
                 yield line, json.loads(line)

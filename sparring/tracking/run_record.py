@@ -80,7 +80,7 @@ class RunRecord:
         """Writes episodes as readable text, one file per call."""
         folder = self.directory / "samples"
         folder.mkdir(exist_ok=True)
-        (folder / f"{title}.txt").write_text(readable(episodes))
+        (folder / f"{title}.txt").write_text(readable(episodes), "utf-8")
 
     def finish(self, results: Mapping[str, Any]) -> Path:
         path = self.directory / "training_results.json"
@@ -104,7 +104,7 @@ def versions() -> dict[str, str]:
 def cpu_model() -> str:
     """Returns the name of this machine's processor."""
     info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
+    lines = info.read_text("utf-8").splitlines() if info.is_file() else []
     named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     return next(named, platform.processor())
 

@@ -74,7 +74,7 @@ def rules_of(run: Path) -> "Rules | None":
 
     try:
         return TypeAdapter(GameRules).validate_python(
-            yaml.safe_load((run / "config.yaml").read_text())["game"]
+            yaml.safe_load((run / "config.yaml").read_text("utf-8"))["game"]
         )
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValidationError):
         return None

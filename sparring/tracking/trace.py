@@ -20,7 +20,7 @@ class Trace:
         if file.exists():
             os.truncate(file, file.read_bytes().rfind(b"\n") + 1)
         if not file.exists() or not file.stat().st_size:
-            file.write_text("[\n")
+            file.write_text("[\n", "utf-8")
 
     def add(self, spans: Iterable[Span]) -> None:
         events = []

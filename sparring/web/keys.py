@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from sparring.core.commands import parser_of, plain_endings
+from sparring.core.commands import home_path, parser_of, plain_endings
 from sparring.core.errors import SparringError
 
 
@@ -58,7 +58,7 @@ def read_keys(path: Path) -> dict[str, StoredKey]:
 def write_keys(path: Path, keys: dict[str, StoredKey]) -> None:
     """Writes the file atomically, readable by its owner only."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(partial, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+    with open(partial, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         json.dump({name: key.model_dump() for name, key in keys.items()}, file, indent=1)
     os.replace(partial, path)
 
@@ -118,7 +118,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = parser_of("sparring keys", __doc__)
     parser.add_argument("command", choices=["add", "remove", "list"])
     parser.add_argument("name", nargs="?", help="who has the key: it stands in the audit log")
-    parser.add_argument("--keys", type=Path, default=Path("keys.json"), help="the file; default: keys.json")
+    parser.add_argument(
+        "--keys", type=home_path, default=Path("keys.json"), help="the file; default: keys.json"
+    )
     options = parser.parse_args(arguments)
     if (options.command == "list") != (options.name is None):
         parser.error("`add` and `remove` want a name, `list` none")

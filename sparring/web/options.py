@@ -2,14 +2,15 @@
 whether they will serve."""
 
 import argparse
-from pathlib import Path
+
+from sparring.core.commands import home_path
 
 
 def add_options(parser: argparse.ArgumentParser, *, port: int) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1; another one needs --keys")
     parser.add_argument("--port", type=port_number, default=port, help=f"0: any free one; default: {port}")
     parser.add_argument(
-        "--keys", type=Path, help="file of keys (python -m sparring keys). Default: no keys are required"
+        "--keys", type=home_path, help="file of keys (python -m sparring keys). Default: no keys are required"
     )
     parser.add_argument(
         "--requests-per-minute",
@@ -26,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser, *, port: int) -> None:
         "--max-body-mb", type=float, default=8.0, help="maximum size of a request. Default: 8"
     )
     parser.add_argument(
-        "--audit-log", type=Path, help="JSON lines, one per request; see sparring/web/guard.py"
+        "--audit-log", type=home_path, help="JSON lines, one per request; see sparring/web/guard.py"
     )
 
 

@@ -28,7 +28,6 @@ from sparring.problems.grids import (
     describe,
     difficulty,
     grid_to_text,
-    load_task,
     load_tasks,
     parse_task,
     to_problem,
@@ -105,7 +104,7 @@ def test_a_file_is_loaded_without_loss(task, plain_arc):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{task.id}.json"
         path.write_text(json.dumps(content))
-        assert load_task(path) == task
+        assert load_tasks(path) == [task]
         assert load_tasks(folder) == [task]
 
 

@@ -77,7 +77,7 @@ def load_dataset(
         ProblemFileError: the data set is unusable. The message is one line: file, entry, field, what was expected, how to
             fix it.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if format not in FORMATS:
         raise ProblemFileError(f"{path}: unknown format {format!r}; give one of {', '.join(FORMATS)}")
     if (format == "fields") != bool(fields):

@@ -30,10 +30,13 @@ class _Task(Record):
     test_imports: list[str] = Field(
         default=[], description='imports that each test needs, such as ["import math"]'
     )
+    test: str = Field(
+        default="", description="source of the further tests of MBPP+, as the hub's file has them"
+    )
 
 
 def mbpp(path: Path, *, split: str | None = None) -> list[Problem]:
-    """Reads MBPP. `test_list` gives the baseline tests, which are also the evaluation tests. The challenge tests are not used,
+    """Reads MBPP. `test_list` gives the baseline tests, which are also the evaluation tests; the file of MBPP+ on the hub adds `test`. The challenge tests are not used,
     since they are not part of the official score.
 
     Raises ProblemFileError.
@@ -51,10 +54,12 @@ def _problem(entry: Entry, task: _Task) -> Problem:
         raise entry.fault("test_list", "calls no function that 'code' defines", "asserts that call it")
     # The set-up code creates test data with the program's classes, so it is put before each test, not before the program.
     setup = "\n".join([*task.test_imports, unix_lines(task.test_setup_code)]).strip()
+    tests = tuple(f"{setup}\n{test}" if setup else test for test in task.test_list)
     return Problem(
         id=f"mbpp/{task.task_id}",
         description=task.text.strip(),
         function_signature=signature,
-        baseline_tests=tuple(f"{setup}\n{test}" if setup else test for test in task.test_list),
+        baseline_tests=tests,
+        hidden_tests=(*tests, unix_lines(task.test)) if task.test.strip() else (),
         reference_solution=code,
     )

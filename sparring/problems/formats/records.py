@@ -48,14 +48,17 @@ class Entry:
         )
 
     def validated(self, model: type[AnyRecord]) -> AnyRecord:
-        """Returns the record as an instance of the model. Raises ProblemFileError for the first invalid field."""
+        """Returns the record as an instance of the model; null counts as missing. Raises ProblemFileError for the first
+        invalid field."""
         try:
-            return model.model_validate(self.raw)
+            return model.model_validate({key: value for key, value in self.raw.items() if value is not None})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = str(first["loc"][0])
             place = "".join(f"[{part}]" for part in first["loc"][1:] if isinstance(part, int))
-            found = "missing" if first["type"] == "missing" else f"found {kind_of(first['input'])}"
+            is_missing = first["type"] == "missing" and field not in self.raw
+            value = None if first["type"] == "missing" else first["input"]
+            found = "missing" if is_missing else f"found {kind_of(value)}"
             known = {info.alias or name: info for name, info in model.model_fields.items()}
             expected = known[field].description if field in known else None
             raise self.fault(field + place, found, expected or first["msg"]) from None

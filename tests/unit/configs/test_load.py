@@ -62,6 +62,43 @@ def test_an_unknown_recipe_names_those_there_are():
         load("--config", "nonesuch")
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("seed: 3\nseed: 4\n", "seed is there twice, in lines 1 and 2"),
+        (
+            "curriculum: {attempts: 4}\nseed: 1\ncurriculum: {stages: 2}\n",
+            "curriculum is there twice, in lines 1 and 3",
+        ),
+        ("generator: {max_tokens: 4, model: a, max_tokens: 5}\n", "max_tokens is there twice"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(recipe, text, key):
+    with pytest.raises(ConfigError, match=rf"mine\.yaml: .*{key}"):
+        load(*recipe(text))
+
+
+def test_a_tilde_is_the_home_directory(recipe, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    in_recipe = load(*recipe(REAL + "output_dir: ~/runs\n"))
+    as_option = load(*recipe(REAL), "--output-dir=~/runs")
+    assert in_recipe.output_dir == as_option.output_dir == Path("/home/ada/runs")
+
+
+@pytest.mark.parametrize("text", [".inf", "-.inf", ".nan"])
+def test_a_rate_is_a_number(recipe, text):
+    with pytest.raises(ConfigError, match="learning_rate"):
+        load(*recipe(REAL + f"learning_rate: {text}\n"))
+
+
+def test_a_recipe_is_utf_8_whatever_the_locale(recipe):
+    given = recipe(REAL + "# größe\nrun_name: größe\n")
+    code = f"from configs.load import load_run; print(ascii(load_run({list(given)})[0].run_name))"
+    environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == ascii("größe"), done.stderr
+
+
 @pytest.mark.parametrize("text", ["[1, 2]", "just text", "", "a: [1"])
 def test_a_recipe_that_is_no_mapping_is_refused(recipe, text):
     with pytest.raises(ConfigError, match=r"mine\.yaml"):

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,18 @@ def test_a_command_ends_plainly(error: BaseException, code: int, said: str, caps
     with pytest.raises(SystemExit) as ended, plain_endings():
         raise error
     assert (ended.value.code, capsys.readouterr().err) == (code, said)
+
+
+def test_characters_that_a_terminal_lacks_are_escaped() -> None:
+    command = "from sparring.core.commands import plain_endings\nwith plain_endings(): print('größe')"
+    done = subprocess.run(
+        [sys.executable, "-c", command],
+        cwd=Path(__file__).parents[3],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "gr\\xf6\\xdfe\n"), done.stderr
 
 
 @pytest.mark.parametrize("prints", ["print('x' * 100_000, flush=True)", "print('x')"])

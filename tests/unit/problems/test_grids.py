@@ -18,7 +18,6 @@ from sparring.problems.grids import (
     describe,
     difficulty,
     grid_to_text,
-    load_task,
     load_tasks,
     main,
     pair_tests,
@@ -61,14 +60,14 @@ def random_pairs(count: int, rows: int, columns: int, colours: int) -> tuple[Pai
 
 
 def test_a_file_becomes_a_task_named_after_it(tmp_path):
-    task = load_task(write(tmp_path, GOOD))
+    (task,) = load_tasks(write(tmp_path, GOOD))
     assert (task.id, len(task.train), len(task.test), len(task.arc_gen)) == ("task007", 2, 1, 1)
     assert task.train[0] == Pair(((0, 1), (2, 3)), ((1, 0), (3, 2)))
     assert task.pairs == task.train + task.test + task.arc_gen
 
 
 def test_plain_arc_has_no_generated_pairs(tmp_path):
-    assert load_task(write(tmp_path, {"train": [PAIR], "test": [PAIR]})).arc_gen == ()
+    assert load_tasks(write(tmp_path, {"train": [PAIR], "test": [PAIR]}))[0].arc_gen == ()
 
 
 def test_a_directory_is_read_in_the_order_of_names(tmp_path):
@@ -137,7 +136,7 @@ def broken(split: str, **fields) -> dict:
 def test_every_mistake_is_one_line_that_names_its_place(tmp_path, content, message):
     path = write(tmp_path, content)
     with pytest.raises(ProblemFileError) as caught:
-        load_task(path)
+        load_tasks(path)
     text = str(caught.value)
     assert text.startswith(f"{path}: ") and message in text and "\n" not in text
 
@@ -146,9 +145,29 @@ def test_what_is_no_readable_text(tmp_path):
     path = tmp_path / "t.json"
     path.write_bytes(b"\xff")
     with pytest.raises(ProblemFileError, match="not UTF-8 text"):
-        load_task(path)
-    with pytest.raises(ProblemFileError, match="cannot be read"):
-        load_task(tmp_path)
+        load_tasks(path)
+
+
+ARC = {"one": {"train": [PAIR], "test": [{"input": [[1]]}, {"input": [[2]]}]}}
+
+
+def test_a_file_of_arc_prize_holds_tasks_by_id_and_another_their_solutions(tmp_path):
+    challenges = tmp_path / "arc-agi_training_challenges.json"
+    solutions = tmp_path / "arc-agi_training_solutions.json"
+    challenges.write_text(json.dumps(ARC))
+    with pytest.raises(ProblemFileError, match=r"put NAME_solutions\.json beside NAME_challenges\.json"):
+        load_tasks(challenges)
+    solutions.write_text(json.dumps({"one": [[[3]], [[4]]]}))
+    for place in (challenges, tmp_path):
+        (task,) = load_tasks(place)
+        assert task.id == "one" and task.test == (Pair(((1,),), ((3,),)), Pair(((2,),), ((4,),)))
+    solutions.write_text(json.dumps({"one": [[[3]]]}))
+    with pytest.raises(ProblemFileError, match="task one: expected an output for each of its tests"):
+        load_tasks(challenges)
+
+
+def test_a_task_may_carry_its_name(tmp_path):
+    assert load_tasks(write(tmp_path, {"train": [PAIR], "test": [PAIR], "name": "x"}))
 
 
 def test_grid_text():

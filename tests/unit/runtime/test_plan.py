@@ -38,14 +38,18 @@ def of_size(parameters: int) -> Callable[[Config], dict[str, Shape]]:
     return lambda config: dict.fromkeys(config.policies, shape)
 
 
-def planned(tmp_path: Path, *arguments: str, parameters: int = 1000, done: int = 0) -> plan.Plan:
-    """done: steps of the checkpoint that it begins from."""
+def planned(
+    tmp_path: Path, *arguments: str, parameters: int = 1000, done: int = 0, own: bool = False
+) -> plan.Plan:
+    """done: steps of the checkpoint that it begins from. own: whether that checkpoint is one of this run."""
     config = load_run([*ONE_PROCESS, "--device", "cpu", *arguments])[0].to_config()
     model = model_of(tmp_path / "model", parameters)
     start = Start(
         run_directory=tmp_path / "run",
         models=dict.fromkeys(config.policies, model),
-        checkpoint=tmp_path / f"step_{done:06d}" if done else None,
+        checkpoint=tmp_path / ("run" if own else "other") / "checkpoints" / f"step_{done:06d}"
+        if done
+        else None,
         versions={},
         state={"step": done} if done else None,
         host_bytes=20 << 30,
@@ -59,10 +63,16 @@ def test_the_shipped_models_have_0_4_million_parameters() -> None:
 
 
 def test_a_checkpoint_beyond_the_schedule_is_refused(tmp_path: Path) -> None:
-    (obstacle,) = planned(tmp_path, done=99).obstacles
-    assert "step_000099: the checkpoint is at step 99, but this schedule has 14 steps" in obstacle
+    (obstacle,) = planned(tmp_path, done=99, own=True).obstacles
+    assert "step_000099: the checkpoint is at step 99, and this schedule has 14 steps" in obstacle
     assert "raise the step counts" in obstacle
-    assert not planned(tmp_path, done=14).obstacles
+    assert not planned(tmp_path, done=14, own=True).obstacles
+
+
+def test_a_new_run_from_the_end_of_another_has_nothing_to_do(tmp_path: Path) -> None:
+    (obstacle,) = planned(tmp_path, done=14).obstacles
+    assert "nothing is left to do" in obstacle and "--generator-model" in obstacle
+    assert not planned(tmp_path, done=13).obstacles
 
 
 def test_dynamic_sampling_needs_problems_to_spare(tmp_path: Path) -> None:
