@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDic
 
 from configs.environment import HELP, effective, read_environment
 from configs.layers import leaves, nested, overlay, place
+from configs.options import similar
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from learners.checkpoints import RUN_STATE
@@ -171,7 +172,10 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     Raises ConfigError; exits on --help.
     """
     command_line = CliSettingsSource(_Command)
-    command_line.root_parser.error = _refuse  # argparse would print the usage and exit
+    parser = command_line.root_parser
+    parser.error = lambda message: _refuse(
+        message + similar(parser, message)
+    )  # argparse would print the usage and exit
     given = [_dashed(word) for word in arguments if word not in _HELP]
     try:
         environment = read_environment(os.environ)

@@ -1,6 +1,8 @@
 """Base of the options of all commands except driver.py: they are read from the command line alone, and errors have one
 line."""
 
+import argparse
+import difflib
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
@@ -50,7 +52,7 @@ class Options(BaseSettings):
     def read(cls, arguments: Sequence[str]) -> Self:
         """Reads the options. Raises SparringError; exits on --help."""
         source = CliSettingsSource(cls)
-        source.root_parser.error = _refuse  # argparse would print the usage
+        source.root_parser.error = lambda message: _refuse(message + similar(source.root_parser, message))
         try:
             return CliApp.run(cls, cli_args=list(arguments), cli_settings_source=source)
         except ValidationError as error:
@@ -124,6 +126,15 @@ def _explain(fault: Any) -> str:
         return message
     option = "--" + str(fault["loc"][0]).replace("_", "-")
     return f"{option}: {message}" + ("" if fault["type"] == "missing" else f" (got {fault['input']!r})")
+
+
+def similar(parser: argparse.ArgumentParser, message: str) -> str:
+    """Returns "; did you mean ...?" with the option that is most like an unknown one in argparse's message, or ""."""
+    known = list(parser._option_string_actions)
+    unknown = [word.partition("=")[0] for word in message.split() if word.startswith("--")]
+    found = [close[0] for word in unknown if (close := difflib.get_close_matches(word, known, 1))]
+    is_of_options = message.startswith("unrecognized arguments")
+    return f"; did you mean {', '.join(found)}?" if found and is_of_options else ""
 
 
 def _refuse(message: str) -> NoReturn:

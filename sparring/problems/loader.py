@@ -133,8 +133,11 @@ def read_json(path: Path, what: str, layout: str) -> Any:
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
+        remedy = "correct it there"
+        if error.msg == "Extra data":  # a second document after the first
+            remedy = "if these are JSON lines, give their format (--problems-format mbpp; in other commands --format mbpp)"
         raise ProblemFileError(
-            f"{path}: malformed JSON at line {error.lineno}, column {error.colno}: {error.msg}; correct it there"
+            f"{path}: malformed JSON at line {error.lineno}, column {error.colno}: {error.msg}; {remedy}"
         ) from None
 
 

@@ -57,8 +57,10 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
     lines = [f"run: {start.run_directory}", *_models(config, start)]
     schedule = Curriculum(**config.curriculum_arguments(ordered_ids(config, train)))
     at = config.curriculum
+    first = start.state["step"] + 1 if start.state else 1
+    steps = schedule.total_steps if first == 1 else f"{first} to {schedule.total_steps}"
     lines.append(
-        f"steps: {schedule.total_steps}, each {at.problems_per_step} problems x {at.attempts} attempts; "
+        f"steps: {steps}, each {at.problems_per_step} problems x {at.attempts} attempts; "
         f"{len(train)} problems to train on, {len(held_out)} held out"
     )
     where = "this process" if config.local else _joins(config) or "a Ray of its own on this machine"

@@ -30,7 +30,7 @@ ONE = ("--problem", "Add.")
         (("--batch", "--problems-file", "f", "--no-reasoning"), "--no-reasoning has no effect with --batch"),
         ((*ONE, "--stages", "9"), "give all, none, or a number from 0 to 4"),
         ((*ONE, "--output", "/nowhere/at/all.json"), "its directory does not exist; make it first"),
-        ((*ONE, "--chekpoint", "x"), "unrecognized arguments: --chekpoint x"),
+        ((*ONE, "--chekpoint", "x"), "unrecognized arguments: --chekpoint x; did you mean --checkpoint?"),
     ],
 )
 def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], said: str) -> None:

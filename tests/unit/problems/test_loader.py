@@ -360,3 +360,10 @@ def test_a_file_without_a_problem_to_solve_is_refused(tmp_path: Path) -> None:
     file.write_text('{"problems": []}')
     with pytest.raises(ProblemFileError, match="empty list"):
         load_to_solve(file)
+
+
+def test_json_lines_are_sent_to_the_formats(tmp_path):
+    file = tmp_path / "lines.jsonl"
+    file.write_text('{"task_id": 1}\n{"task_id": 2}\n')
+    with pytest.raises(ProblemFileError, match="if these are JSON lines, give their format"):
+        load_problems(file)

@@ -72,7 +72,8 @@ def test_a_checkpoint_beyond_the_schedule_is_refused(tmp_path: Path) -> None:
 def test_a_new_run_from_the_end_of_another_has_nothing_to_do(tmp_path: Path) -> None:
     (obstacle,) = planned(tmp_path, done=14).obstacles
     assert "nothing is left to do" in obstacle and "--generator-model" in obstacle
-    assert not planned(tmp_path, done=13).obstacles
+    last = planned(tmp_path, done=13)
+    assert not last.obstacles and any(line.startswith("steps: 14 to 14,") for line in last.lines)
 
 
 def test_dynamic_sampling_needs_problems_to_spare(tmp_path: Path) -> None:
