@@ -26,6 +26,7 @@ from configs.layers import leaves
 from sparring.core.stages import REASONING_STAGES
 from sparring.tracking.kills import KillMatrix
 from sparring.tracking.rows import read_json, read_rows
+from sparring.tracking.run_log import FAILED, FINISHED, INTERRUPTED, LOG
 from sparring.tracking.runs import BECAME, Row, is_suite, played, players_of, rules_of, why
 from sparring.tracking.step import mean
 
@@ -237,7 +238,9 @@ def is_over(run: Path) -> bool:
 
 def _state(run: Path) -> tuple[str, int | None]:
     """Returns the state ("finished", "failed", "interrupted" or "going on") and the number of planned steps."""
-    results, metrics, log = run / "training_results.json", run / "metrics.jsonl", run / "run.log"
+    log = run / LOG
+    if not log.is_file() and (run / "training_results.json").is_file():  # a copy without its log
+        return "finished", None
     text = ""
     if log.is_file():
         with log.open("rb") as handle:
@@ -246,13 +249,8 @@ def _state(run: Path) -> tuple[str, int | None]:
     totals = _STEP.findall(text)
     total = int(totals[-1]) if totals else None
     said = re.findall(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (.*)$", text, re.MULTILINE)
-    if said and said[-1] in ("ended by an error", "interrupted"):
-        return ("failed" if said[-1].startswith("ended") else said[-1]), total
-    if results.is_file() and (
-        not metrics.is_file() or results.stat().st_mtime_ns >= metrics.stat().st_mtime_ns
-    ):
-        return "finished", total
-    return "going on", total
+    states = {FINISHED: "finished", INTERRUPTED: "interrupted", FAILED: "failed"}
+    return states.get(said[-1] if said else "", "going on"), total
 
 
 # ---------------------------------------------------------------------- encoding for the page

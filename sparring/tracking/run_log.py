@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import ParamSpec, TextIO
 
 LOG = "run.log"
+FINISHED, INTERRUPTED, FAILED = "finished", "interrupted", "ended by an error"
+"""The last line of a run's log, without its time, by how the run ended. A run that was killed has none of them."""
 P = ParamSpec("P")
 shown = logging.getLogger("shown")
 """Logger of all lines that are shown to the user."""
@@ -101,11 +103,13 @@ def run_log() -> Iterator[RunLog]:
     try:
         yield log
     except KeyboardInterrupt:
-        log.add("interrupted")
+        log.add(INTERRUPTED)
         raise
     except BaseException:  # includes SystemExit, which Ray raises on SIGTERM
-        log.add(f"ended by an error\n{traceback.format_exc().rstrip()}")
+        log.add(f"{FAILED}\n{traceback.format_exc().rstrip()}")
         raise
+    else:
+        log.add(FINISHED)
     finally:
         for logger, handler in listeners:
             logger.removeHandler(handler)

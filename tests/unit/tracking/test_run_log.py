@@ -20,7 +20,7 @@ def test_what_is_said_before_there_is_a_directory_comes_first(tmp_path: Path, ca
         log.open(tmp_path / "runs" / "a")
         say("run: a")
     say("nobody listens any more")
-    assert lines(tmp_path / "runs" / "a") == ["one CPU", "run: a"]
+    assert lines(tmp_path / "runs" / "a") == ["one CPU", "run: a", "finished"]
     assert capsys.readouterr().out == "one CPU\nrun: a\nnobody listens any more\n"
 
 
@@ -29,7 +29,7 @@ def test_a_run_that_goes_on_goes_on_in_its_log(tmp_path: Path) -> None:
         with run_log() as log:
             log.open(tmp_path)
             say(text)
-    assert lines(tmp_path) == ["first half", "second half"]
+    assert lines(tmp_path) == ["first half", "finished", "second half", "finished"]
 
 
 def test_warnings_of_the_parts_are_noted_and_nothing_less(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_warnings_of_the_parts_are_noted_and_nothing_less(tmp_path: Path) -> Non
         part.info("all is well")
         part.warning("out of memory, microbatch_tokens now %d", 512)
     part.setLevel(logging.NOTSET)
-    assert lines(tmp_path) == ["WARNING learners.learner: out of memory, microbatch_tokens now 512"]
+    assert lines(tmp_path)[:-1] == ["WARNING learners.learner: out of memory, microbatch_tokens now 512"]
 
 
 def test_an_error_that_ends_the_run_is_noted_with_its_cause(tmp_path: Path) -> None:
