@@ -1,4 +1,4 @@
-"""The options of sparring/cli/evaluate.py, and which of them go together."""
+"""The options of sparring evaluate, and which of them go together."""
 
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self

@@ -1,4 +1,4 @@
-"""The options of sparring/cli/openenv.py."""
+"""The options of sparring openenv."""
 
 from typing import ClassVar, Self
 

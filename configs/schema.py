@@ -315,11 +315,7 @@ class Config(Settings):
                 section, _, name = key.partition(".")
                 settings, defaults = getattr(self, section), type(self).model_fields[section].default
                 if settings != defaults if not name else getattr(settings, name) != getattr(defaults, name):
-                    hint = (
-                        "; use sparring/cli/evaluate.py --samples"
-                        if need == "samples" and self.staged
-                        else ""
-                    )
+                    hint = "; use sparring evaluate --samples" if need == "samples" and self.staged else ""
                     raise ValueError(f"{key} has no effect with game {game.kind}: it uses no {need}{hint}")
         if self.credit.kind in ("all", "tree") and not self.staged:
             raise ValueError(

@@ -92,7 +92,7 @@ class FileProblems(Settings):
     """What to do if a prompt and its completions may exceed engine.max_model_len. refuse: the run does not start; leave_out: such
     problems are used neither for training nor held out, and are counted."""
     pass_rates: Path | None = None
-    """JSON file that sparring/cli/evaluate.py --json wrote for a policy on `file`. Problems that the policy always or never solved are
+    """JSON file that sparring evaluate --json wrote for a policy on `file`. Problems that the policy always or never solved are
     left out of training; the difficulty of the others is their pass rate."""
 
     @property

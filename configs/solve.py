@@ -1,4 +1,4 @@
-"""The options of sparring/cli/solve.py, and which of them go together."""
+"""The options of sparring solve, and which of them go together."""
 
 import ast
 from pathlib import Path

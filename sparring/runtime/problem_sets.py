@@ -112,7 +112,7 @@ def _learnable(train: list[Problem], file: Path | None) -> list[Problem]:
         rates = json.loads(file.read_text("utf-8"))["pass_rates"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ProblemFileError(
-            f"{file}: no result of sparring/cli/evaluate.py --json ({type(error).__name__}: {error}); write one"
+            f"{file}: no result of sparring evaluate --json ({type(error).__name__}: {error}); write one"
         ) from error
     kept = keep_learnable(train, rates)
     if not kept:

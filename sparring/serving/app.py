@@ -94,7 +94,7 @@ def asked_tokens(path: str, asked: Mapping[str, Any], limit: int) -> int:
 
 
 def build_app(options: argparse.Namespace) -> FastAPI:
-    """Builds the service. options: the options of sparring/cli/serve.py, which has validated them."""
+    """Builds the service. options: the options of sparring serve, which has validated them."""
     dtype = of_engine(options.device, options.dtype)["dtype"]
     cache_mb = options.kv_cache_mb if options.device == "cpu" else None  # on a GPU the utilization decides
     models = with_context(open_models(options.model, "--model"), options.max_model_len, dtype, cache_mb)

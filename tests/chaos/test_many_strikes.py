@@ -37,7 +37,13 @@ SILENCE_S = 12.0
 @contextmanager
 def playing() -> Iterator[RayRollouts]:
     """Of a cluster that ends with them."""
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=200 << 20)
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=200 << 20,
+    )
     try:
         build: Any = Playing
         rollouts = RayRollouts(build, [{"num_cpus": 0, "num_gpus": 0}] * ACTORS, "cpu")

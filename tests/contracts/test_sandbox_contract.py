@@ -35,7 +35,9 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     ray = pytest.importorskip("ray")
     from sandbox_workers.pool import start_pool
 
-    ray.init(num_cpus=2, resources={"sandbox": 2}, include_dashboard=False, log_to_driver=False)
+    ray.init(
+        address="local", num_cpus=2, resources={"sandbox": 2}, include_dashboard=False, log_to_driver=False
+    )
     pool = None
     try:
         pool = start_pool(2, slots=1, run_id=f"test-{uuid.uuid4().hex[:8]}", limits=QUICK, end=end)

@@ -183,7 +183,9 @@ def test_a_killed_actor_costs_no_verdict() -> None:
     ray = pytest.importorskip("ray")
     from sandbox_workers.pool import start_pool
 
-    ray.init(num_cpus=2, resources={"sandbox": 1}, include_dashboard=False, log_to_driver=False)
+    ray.init(
+        address="local", num_cpus=2, resources={"sandbox": 1}, include_dashboard=False, log_to_driver=False
+    )
     try:
         with pytest.raises(SandboxUnavailable, match="resource 'sandbox'"):
             start_pool(3, run_id="too-many", end=end)

@@ -66,9 +66,9 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_as_a_file_a_model_writes_programs(raw_model: Path, tmp_path: Path) -> None:
+def test_a_model_writes_programs(raw_model: Path, tmp_path: Path) -> None:
     done = run(
-        "sparring/cli/evaluate.py", "--dataset", "embedded", "--problems", 2, "--policy", raw_model,
+        "-m", "sparring", "evaluate", "--dataset", "embedded", "--problems", 2, "--policy", raw_model,
         "--engine", "transformers", "--max-tokens", 12, "--samples", 2, "--pass-at", 2,
         "--json", tmp_path / "out.json",
     )  # fmt: skip
@@ -79,7 +79,7 @@ def test_as_a_file_a_model_writes_programs(raw_model: Path, tmp_path: Path) -> N
     assert "2 problems of embedded" in done.stdout and not done.stderr.strip()
 
 
-def test_as_a_module_a_model_writes_suites(raw_model: Path) -> None:
+def test_a_model_writes_suites(raw_model: Path) -> None:
     done = run(
         "-m", "sparring", "evaluate", "--dataset", "embedded", "--problems", 1, "--discriminator", raw_model,
         "--engine", "transformers", "--max-tokens", 12, "--suites", 2, "--mutants", 3,

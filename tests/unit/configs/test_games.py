@@ -128,7 +128,7 @@ def refusals():
     yield (
         "multistage",
         {"evaluation": {"samples": 4}},
-        r"it uses no samples; use sparring/cli/evaluate\.py --samples",
+        r"it uses no samples; use sparring evaluate --samples",
     )
     yield "multistage", {"curriculum": {"frozen_suites": 0}}, "frozen_suites 0 leaves no test"
     for key, learner in (("remembered_tests", "generator"), ("remembered_wrong_programs", "discriminator")):
