@@ -404,9 +404,9 @@ def _by_task(runs: Sequence[RunFiles]) -> dict[str, float]:
 
 # ---------------------------------------------------------------------- what an interval is over
 def unit(run: RunFiles) -> object:
-    """Returns what the run is a sample of: its fold, if there are folds (its seeds share the fold's problems), else the
-    run."""
-    return _fold(run.replicate) or run.directory
+    """Returns what the run is a sample of: its fold, if there are folds (its seeds share the fold's problems), else its
+    seed. Two runs of one setting with one seed are one sample."""
+    return _fold(run.replicate) or run.config.get("seed", run.directory)
 
 
 def _fold(replicate: str) -> str:

@@ -8,7 +8,7 @@ import yaml
 from sparring.embedded.problems import embedded_problems
 from sparring.embedded.teaching import SHIPPED
 from sparring.sweeps.reporting import likeness, parameters, population
-from sparring.sweeps.reports import by_setting
+from sparring.sweeps.reports import by_setting, over
 from sparring.sweeps.runs import RunFiles
 from sparring.sweeps.spec import Replicate, Setting, Sweep
 from sparring.tracking.run_record import RunRecord
@@ -83,3 +83,12 @@ def test_a_population_is_shown_best_first_with_the_keys_it_came_to(tmp_path):
         ["1-seed1", "learning_rate=0.2", "learning_rate=0.2", 0.75],
         ["0-seed1", "learning_rate=0.1", "learning_rate=0.3", 0.5],
     ]
+
+
+def test_two_runs_with_one_seed_are_one_sample(tmp_path):
+    for name, seed in (("first", 1), ("again", 1), ("other", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text(f"seed: {seed}\n")
+    runs = [RunFiles(tmp_path / name, "s", "") for name in ("first", "again", "other")]
+    found = over(runs, lambda run: 1.0 if run.directory.name == "other" else 0.0)
+    assert found is not None and list(found.by_seed) == [0.0, 1.0]
