@@ -63,9 +63,7 @@ def train(session: Session) -> None:
             for role in roles:
                 samples, row[role] = session.credit[role].samples(result.episodes, assignment.stage)
                 if not samples:
-                    show.say(
-                        f"step {step}: no sample for the {role}, who does not learn: {without_signal(row)}"
-                    )
+                    show.say(f"step {step}: {role} not updated: {without_signal(row)}")
                     continue
                 version = parts.learners[role].version + 1
                 row[role] |= policy_lag(result.usage, config.players_of(role), version)

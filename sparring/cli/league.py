@@ -50,9 +50,9 @@ def show(league: Mapping[str, Any]) -> None:
     """Prints the tables of a league."""
     names = league["members"]
     titles = {
-        "kills": "of the column's wrong programs, found by a suite of the row",
-        "survival": "of the row's programs, let pass by every suite of the column",
-        "scores": "of the games against the column, won by the row (a draw is half)",
+        "kills": "share of the column's wrong programs that the row's suites fail",
+        "survival": "share of the row's programs that pass all suites of the column",
+        "scores": "share of the games against the column that the row wins (a draw counts half)",
     }
     for key, title in titles.items():
         if key in league:
@@ -62,7 +62,9 @@ def show(league: Mapping[str, Any]) -> None:
         [r["policy"], r["member"], f"{r['points']:.0f}", f"{r['low']:.0f} to {r['high']:.0f}"]
         for r in league["ratings"]
     ]
-    print_table("ratings: 400 points more win ten of eleven", ["policy", "member", "points", "95%"], rated)
+    print_table(
+        "ratings (Elo): 400 points ahead wins 10 of 11 games", ["policy", "member", "points", "95%"], rated
+    )
 
 
 def _figure(rate: float | None) -> str:

@@ -303,8 +303,10 @@ def _print_one(screen: _Screen, settings: SolveOptions, solution: SolveResult) -
             for stage in tried.stages[:-1]:
                 screen.section(stage["stage"], stage["text"])
         if tried.votes is not None:
-            said = f"chosen of {settings.best_of} by {len(solution.tests)} tests of the discriminator"
-            screen.say(f"{said}: {tried.votes} votes")
+            said = f"best of {settings.best_of} by the discriminator's {len(solution.tests)} tests"
+            screen.say(
+                f"{said}: {f'{tried.votes} votes' if tried.votes else 'no votes, so the first is shown'}"
+            )
         attempt = ""
         if len(solution.attempts) > 1:
             attempt = f"attempt {number}{' (the answer)' if tried is solution.answer else ''}"

@@ -126,9 +126,9 @@ def _models(config: Config, start: Start) -> list[str]:
         known = f"{size / 1e6:.1f}M parameters" if size else "not on this machine yet"
         if policy.model == EMBEDDED and not size:
             known = "made first, on demonstrations: some minutes, once"
-        tuning = f"LoRA of rank {policy.learner.lora.rank}" if policy.learner.lora else "in full"
+        tuning = f"LoRA of rank {policy.learner.lora.rank}" if policy.learner.lora else "full fine-tuning"
         lines.append(
-            f"{role}: {policy.model} ({known}), by {policy.engine.kind}, learns {tuning} by {policy.learner.estimator.kind}"
+            f"{role}: {policy.model} ({known}), engine {policy.engine.kind}, {tuning}, advantages by {policy.learner.estimator.kind}"
         )
     return lines
 

@@ -203,7 +203,7 @@ def _told_how_to_go_on(start: Start) -> Iterator[None]:
 
     def how() -> str:
         if not (start.run_directory / "config.yaml").is_file():
-            return "it had not begun: start it again"
+            return "before the first step, so there is nothing to resume: run the command again"
         run = start.run_directory
         return f"continue with --resume --run-name {run.name} --output-dir {run.parent}"
 

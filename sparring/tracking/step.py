@@ -57,8 +57,10 @@ def without_signal(row: Mapping[str, Any]) -> str:
     dropped = {reason: count for reason, count in row["dropped"].items() if count}
     if dropped:
         counts = ", ".join(f"{count} of {reason.replace('_', ' ')}" for reason, count in dropped.items())
-        return f"attempts were dropped ({counts}), and all others at a problem earned the same"
-    return "all attempts at a problem earned the same"
+        return (
+            f"attempts were dropped ({counts}); all other attempts at the same problem earned equal rewards"
+        )
+    return "all attempts at the same problem earned equal rewards"
 
 
 def policy_lag(usage: Usage, players: Collection[str], version: int) -> dict[str, float]:

@@ -452,7 +452,7 @@ function drawKills(run, number) {
   else {
     const diagonal = cells.map((row, i) => row[i]).filter(([, pairs]) => pairs);
     const all = diagonal.reduce(([a, b], [c, d]) => [a + c, b + d], [0, 0]);
-    matrix.told.textContent = `On the diagonal ${figure(all[1] ? all[0] / all[1] : null)} of ${all[1].toLocaleString("en")} pairs are kills; the strongest colour stands for ${figure(top_)}${top_ < 1 ? " and above" : ""}.`;
+    matrix.told.textContent = `On the diagonal ${figure(all[1] ? all[0] / all[1] : null)} of ${all[1].toLocaleString("en")} (program, suite) pairs are kills; the darkest colour is ${figure(top_)}${top_ < 1 ? " and above" : ""}.`;
   }
   matrix.plot.setAttribute("aria-label", `Kill matrix. ${matrix.told.textContent} Arrow keys go from cell to cell.`);
 }

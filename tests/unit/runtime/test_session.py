@@ -37,7 +37,7 @@ def test_what_ends_a_run_says_how_to_go_on_with_this_one(
             raise ends
         return f"{failed.value} {getattr(failed.value, '__notes__', '')}"
 
-    assert "start it again" in words() and "--resume" not in words()
+    assert "nothing to resume" in words() and "--resume" not in words()
     (tmp_path / "config.yaml").touch()
     assert f"--resume --run-name {tmp_path.name} --output-dir {tmp_path.parent}" in words()
 

@@ -114,7 +114,7 @@ def test_why_nobody_learns_is_said() -> None:
     row = episode_metrics(PLAYERS, played(one))
     assert (
         without_signal(row)
-        == "attempts were dropped (1 of no valid test), and all others at a problem earned the same"
+        == "attempts were dropped (1 of no valid test); all other attempts at the same problem earned equal rewards"
     )
     assert without_signal(episode_metrics(PLAYERS, played(episode("a", 1.0)))).startswith("all attempts")
 
