@@ -329,6 +329,10 @@ def _print_help(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name
     groups = parser._action_groups
     first = argparse._ArgumentGroup(parser, "the first day")
     for action in parser._actions:
+        if action.help:  # pydantic-settings' word for a key of one kind
+            action.help = action.help.replace(
+                "(ifdef: required)", "(required if its section is of this kind)"
+            )
         keys = {option.lstrip("-").replace("-", "_") for option in action.option_strings}
         for key in keys & kinds.keys():  # the parser shows the default of the union's last member
             action.help = re.sub(r"default: \w+", f"default: {kinds[key]}", str(action.help))

@@ -377,6 +377,7 @@ def test_help_lists_the_keys_their_kinds_and_the_environment_and_exits_with_0(ca
     words = " ".join(text.split())
     for section, kind in (("game", "multistage"), ("problems", "embedded"), ("generator.engine", "vllm")):
         assert f"(default: {kind})" in words.split(f"--{section}.kind ")[1].split(" --")[0]
+    assert "ifdef" not in words and "(required if its section is of this kind)" in words
 
 
 def test_help_begins_with_the_first_day_and_shows_the_recipes_values(capsys):
