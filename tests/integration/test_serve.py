@@ -157,6 +157,14 @@ def test_a_stream_says_what_an_answer_in_one_piece_says(served: Served) -> None:
     assert whole and "".join(pieces) == whole and len(pieces) > 3
 
 
+def test_an_answer_has_the_form_that_was_asked_for(served: Served) -> None:
+    schema = {"name": "answer", "schema": {"enum": ["yes", "no"]}}
+    asked: dict[str, Any] = {"model": "gen", "messages": [{"role": "user", "content": "?"}], "max_tokens": 16}
+    asked["response_format"] = {"type": "json_schema", "json_schema": schema}
+    answer = served.openai().chat.completions.create(**asked).choices[0].message.content
+    assert json.loads(answer or "") in ("yes", "no")
+
+
 def test_a_client_that_hangs_up_costs_nobody_else_anything(served: Served) -> None:
     asked: dict[str, Any] = {"model": "gen", "prompt": PROMPT, "max_tokens": 450, "n": 4}
     asked["extra_body"] = {"ignore_eos": True}
