@@ -33,7 +33,7 @@ def test_one_killed_while_it_writes_leaves_the_result_before(tmp_path, monkeypat
     report.write(file, {"speed": 2.0}, {})
     whole = file.read_text()
 
-    def killed_half_way(path: Path, text: str) -> None:
+    def killed_half_way(path: Path, text: str, encoding: str) -> None:
         with path.open("w") as handle:
             handle.write(text[: len(text) // 2])
         raise KeyboardInterrupt
