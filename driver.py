@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
     quiet_logs()
     with plain_endings():
         run, recipe = load_run(list(arguments))
-        if run.plan:
+        if run.plan or run.plan_for is not None:
             return show_plan(run, recipe)
         with open_session(run, recipe) as session:
             train(session)

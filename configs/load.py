@@ -49,7 +49,7 @@ SHORTCUTS = {
 }
 
 _FIRST_DAY = (
-    "config", "plan", "resume", "resume_from", "output_dir", "run_name", "seed", "local", "device", "learning_rate",
+    "config", "plan", "plan_for", "resume", "resume_from", "output_dir", "run_name", "seed", "local", "device", "learning_rate",
     "generator.model", "discriminator.model", "problems.file", "curriculum.n_discriminator_steps",
     "curriculum.n_generator_steps", "curriculum.k_alternating_steps",
 )  # fmt: skip
@@ -89,6 +89,9 @@ class Run(Config):
 
     plan: bool = False
     """Print what would run (models, sandbox, devices, steps, memory, disk), or why it cannot, and start nothing."""
+    plan_for: str | None = None
+    """Make the plan for another machine: T4, 24GB (a GPU of that size), 8xH100, 2x8xH100 (two nodes of eight), or
+    cpu-16GB (no GPU)."""
 
     use_wandb: bool = False
     """Add wandb to tracking.to."""
@@ -128,9 +131,7 @@ class Run(Config):
 
     def to_config(self) -> Config:
         return Config.model_validate(
-            self.model_dump(
-                exclude={"resume", "resume_from", "plan", "use_wandb", "use_vllm", "use_reasoning_format"}
-            )
+            self.model_dump(exclude=set(Run.model_fields) - set(Config.model_fields))
         )
 
 
@@ -144,6 +145,7 @@ class _Command(Run, BaseSettings):
       python driver.py --config q:14b                    a recipe's size, if it has several
       python driver.py --generator-model A --discriminator-model B --problems-file F
       python driver.py --plan ...                        what would run, and whether it can
+      python driver.py --plan-for 24GB ...               the same for a machine that you do not have yet
       python driver.py --curriculum.attempts 16 --generator.learner.estimator.kind grpo
       python driver.py --resume                          continue the latest run
     """

@@ -56,6 +56,7 @@ from sparring.runtime.placement import Node
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _BF16, _FP16 = (8, 0), (7, 0)
 _GIB = 1 << 30
+_HERE = "this machine"
 ShapeOf = Callable[[str], memory_plan.Shape | None]
 _MODEL = "Qwen/Qwen2.5-Coder-{}-Instruct"
 
@@ -78,6 +79,7 @@ class Hardware:
     """CUDA's compute capability; (0, 0) without a GPU."""
     cpu_cores: int
     memory_gib: float
+    """Memory of the host; 0 if that is not known."""
     offline: bool
     free_gib: float | None = None
     """Memory that a run may still take; None if that is not known, as on a cluster of several nodes."""
@@ -89,6 +91,7 @@ class Hardware:
     """Whether the processor computes in bfloat16 (AMX, AVX-512)."""
     cluster: tuple[Node, ...] = ()
     """Nodes of the cluster that the run joins; empty if it runs on this machine alone."""
+    name: str = _HERE
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -124,7 +127,9 @@ class Hardware:
             if self.vllm_for_cpu:
                 gpu += ", not used: vLLM is its CPU build (LOCK=gpu make run installs the CUDA builds)"
         network = "; offline" if self.offline else ""
-        return f"this machine: {gpu}; {self.cpu_cores} CPU cores, {self.memory_gib:.0f} GiB{network}"
+        cores = f"{self.cpu_cores} CPU cores, " if self.name == _HERE else ""
+        host = f"; {cores}{self.memory_gib:.0f} GiB" if self.memory_gib else ""
+        return f"{self.name}: {gpu}{host}{network}"
 
 
 def detect() -> Hardware:

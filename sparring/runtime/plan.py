@@ -53,7 +53,11 @@ class Plan:
     """Messages that are printed; the run starts nevertheless."""
 
 
-def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: Sequence[Problem]) -> Plan:
+def make_plan(
+    config: Config, start: Start, train: Sequence[Problem], held_out: Sequence[Problem], here: bool = True
+) -> Plan:
+    """here: whether the run is to be on this machine, or on the cluster that it joins. If not, this machine's sandbox,
+    libraries, disk and CPU cores are not checked."""
     lines = [f"run: {start.run_directory}", *_models(config, start)]
     schedule = Curriculum(**config.curriculum_arguments(ordered_ids(config, train)))
     at = config.curriculum
@@ -64,7 +68,12 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
         f"{len(train)} problems to train on, {len(held_out)} held out"
     )
     where = "this process" if config.local else _joins(config) or "a Ray of its own on this machine"
-    lines.append(f"runs in {where}; device {config.device}")
+    if here:
+        lines.append(f"runs in {where}; device {config.device}")
+    else:
+        lines.append(
+            f"device {config.device}; not checked there: sandbox, installed packages, disk, /dev/shm"
+        )
     obstacles = []
     most = schedule.total_steps - (
         0 if start.continues else 1
@@ -82,8 +91,8 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
             obstacles.append(memory_plan.refusal(found, start.gpu_bytes, [*islice(start.ways_out(), 3)]))
     nodes = start.nodes
     if config.device == "cpu":  # Ray counts as many CPUs, or fewer
-        here = Node(name="", address="this machine", gpus=0, cpus=os.cpu_count() or 1)
-        nodes = () if _joins(config) else (here,)
+        machine = Node(name="", address="this machine", gpus=0, cpus=os.cpu_count() or 1)
+        nodes = (machine,) if here and not _joins(config) else ()
     if not config.local and nodes:
         try:
             found_places = place(parts_of(config), nodes)
@@ -96,21 +105,13 @@ def make_plan(config: Config, start: Start, train: Sequence[Problem], held_out: 
             f"curriculum.dynamic_sampling: a step plays all {len(train)} problems, so none is left to play besides: give a "
             f"smaller --curriculum.problems-per-step (now {config.curriculum.problems_per_step}), or leave it out"
         )
-    for look in (
-        _engines,
-        _architectures,
-        _tensor_parallel,
-        _kv_cache,
-        _sandbox,
-        _shared_memory,
-        _memory,
-        _disk,
-        _mirror,
-    ):
+    anywhere = (_architectures, _tensor_parallel, _kv_cache, _memory)
+    for look in (*anywhere, *((_engines, _sandbox, _shared_memory, _disk, _mirror) if here else ())):
         line, obstacle = look(config, start)
         lines += [line] if line else []
         obstacles += [obstacle] if obstacle else []
-    obstacles += _languages(config, {problem.language for problem in (*train, *held_out)})
+    if here:
+        obstacles += _languages(config, {problem.language for problem in (*train, *held_out)})
     return Plan(lines=lines, obstacles=obstacles, warnings=list(_rates(config, start)))
 
 

@@ -117,7 +117,7 @@ def show_plan(run: Run, recipe: str) -> None:
     """Prints what would run. Raises SparringError with the reasons if the run cannot start."""
     train, held_out = load_splits(run.to_config())
     config, start = resolve(run, recipe)
-    plan = make_plan(config, start, train, held_out)
+    plan = make_plan(config, start, train, held_out, here=run.plan_for is None)
     for line in (*plan.lines, *plan.warnings):
         say(line)
     # an embedded model may not be made yet

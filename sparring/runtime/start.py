@@ -21,6 +21,7 @@ from sparring.core.errors import SparringError
 from sparring.runtime.architectures import check_generates_text
 from sparring.runtime.gguf import converted, source_of
 from sparring.runtime.hardware import Hardware, choices, detect, offline_by, said, settled, ways_out
+from sparring.runtime.machines import machine_named
 from sparring.runtime.parts import Start
 from sparring.tracking.progress import say
 
@@ -30,12 +31,13 @@ STARTED_FROM = "started_from.txt"
 def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
     """Returns the config and the starting point of a run. A resumed run keeps its directory and its saved config."""
     config = run.to_config()
+    there = None if run.plan_for is None else machine_named(run.plan_for)
     if (
         config.model_cache is not None
     ):  # before anything imports the hub's library; child processes inherit it
         os.environ["HF_HUB_CACHE"] = str(config.model_cache.resolve())
     models = starting_models(config)
-    asked, hardware = config, _hardware(config)
+    asked, hardware = config, there or _hardware(config)
     config = fit(config, hardware)
     models |= {role: config.policy(role).model for role in models if models[role] == AUTO}
     if not run.resume:
@@ -104,7 +106,7 @@ def fit(config: Config, hardware: Hardware) -> Config:
     """Chooses what the config leaves open for the hardware, and prints both. Raises SparringError."""
     say(hardware.describe())
     if config.device == "cuda" and not hardware.gpus and (config.local or not os.environ.get("RAY_ADDRESS")):
-        raise SparringError("device cuda: torch finds no GPU on this machine; use --device cpu, or auto")
+        raise SparringError(f"device cuda: torch finds no GPU on {hardware.name}; use --device cpu, or auto")
     device = hardware.device if config.device == "auto" else config.device
     uses_vllm = any(config.policy(role).engine.kind == "vllm" for role in config.policies)
     if device == "cuda" and hardware.vllm_for_cpu and uses_vllm:
@@ -115,7 +117,7 @@ def fit(config: Config, hardware: Hardware) -> Config:
     if device == "cuda" and hardware.gpus and hardware.capability < hardware.least_capability:
         has, needs = (".".join(map(str, pair)) for pair in (hardware.capability, hardware.least_capability))
         raise SparringError(
-            f"{hardware.gpu}: has compute capability {has}, and the installed torch has no kernels below {needs}: use a newer "
+            f"{hardware.gpu}: has compute capability {has}, and torch has no kernels below {needs}: use a newer "
             "GPU, install a torch built for this one, or give --device cpu"
         )
     try:
@@ -125,7 +127,7 @@ def fit(config: Config, hardware: Hardware) -> Config:
         return settled(config, chosen)
     except ValidationError as error:  # a setting that is given does not go with the hardware
         reasons = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors())
-        raise SparringError(f"on this machine (device {hardware.device}): {reasons}") from error
+        raise SparringError(f"on {hardware.name} (device {hardware.device}): {reasons}") from error
 
 
 def _hardware(config: Config) -> Hardware:
