@@ -40,11 +40,11 @@ Request = tuple[dict[str, Any], bool]
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--backend", choices=("docker", "namespace"), help="default: docker where it runs")
+    parser.add_argument("--sandbox", choices=("docker", "namespace"), help="default: docker where it runs")
     parser.add_argument("--slots", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     jobs = 200 if options.quick else 2000
-    sandbox = ("--backend", options.backend or "auto", "--slots", str(options.slots))
+    sandbox = ("--sandbox", options.sandbox or "auto", "--slots", str(options.slots))
     figures: dict[str, Any] = {"slots": options.slots}
     with service(*sandbox) as (url, process):
         asyncio.run(ask(url, honest(100), 16))
@@ -57,7 +57,7 @@ def main() -> None:
         figures["mixed_hostile_requests"] = mixed.hostile
         figures["service_rss_mib"] = process.memory_info().rss / 2**20
         figures["service_rss_grown_mib"] = (process.memory_info().rss - before) / 2**20
-    with LocalSandbox(options.backend or "auto", slots=options.slots, cache_size=0) as direct:
+    with LocalSandbox(options.sandbox or "auto", slots=options.slots, cache_size=0) as direct:
         figures["backend"] = direct.description.removeprefix("sandbox: ").split(" (")[0]
         asyncio.run(judge_all(direct, make_jobs(100), IN_FLIGHT))
         start = time.perf_counter()

@@ -77,14 +77,14 @@ QUICK = Sizes(rounds=2, jobs=200, forks=200, subprocesses=20, execs=4, runs=3, l
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--mbpp", type=Path, help="JSON lines of reference solutions with their tests")
-    parser.add_argument("--backend", choices=("docker", "namespace"), help="default: docker where it runs")
+    parser.add_argument("--sandbox", choices=("docker", "namespace"), help="default: docker where it runs")
     options = parser.parse_args()
     figures, ratios = run(options, QUICK if options.quick else FULL)
     publish(options.json, figures, ratios)
 
 
 def run(options: Namespace, sizes: Sizes) -> tuple[dict[str, Any], dict[str, float]]:
-    kind = choose_backend(options.backend or "auto").kind
+    kind = choose_backend(options.sandbox or "auto").kind
     run_id = f"benchmark-{os.getpid()}"
     with LocalSandbox(kind, slots=SLOTS, run_id=run_id, cache_size=0) as sandbox:
         processes = SandboxProcesses.find(kind, run_id)

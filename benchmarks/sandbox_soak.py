@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=100_000)
     for kind, share in SHARES.items():
         parser.add_argument(f"--{kind}", type=float, default=share, help=f"share of {kind} jobs")
-    parser.add_argument("--backend", choices=("docker", "namespace"), help="default: docker where it runs")
+    parser.add_argument("--sandbox", choices=("docker", "namespace"), help="default: docker where it runs")
     options = parser.parse_args()
     if os.nice(0) == 19:
         parser.error(
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def soak(options: Namespace) -> tuple[dict[str, Any], dict[str, float], bool]:
-    kind = choose_backend(options.backend or "auto").kind
+    kind = choose_backend(options.sandbox or "auto").kind
     run_id = f"soak-{os.getpid()}"
     started = time.perf_counter()
     probe = max(50, options.jobs // 200)

@@ -116,7 +116,7 @@ def judge(options: argparse.Namespace) -> int:
     with (
         open_input(options.jobs) as lines,
         LocalSandbox(
-            options.backend,
+            options.sandbox,
             slots=options.slots,
             memory_mb=options.memory_mb,
             code_tests=options.code_tests,
@@ -137,7 +137,7 @@ def serve(options: argparse.Namespace) -> int:
     check(options)
     most = RequestLimits(memory_mb=options.memory_mb, seconds=options.cpu_s, waiting=options.waiting)
     with LocalSandbox(
-        options.backend,
+        options.sandbox,
         slots=options.slots,
         memory_mb=options.memory_mb,
         cache_size=CACHED,
@@ -160,7 +160,7 @@ def main(arguments: list[str] | None = None) -> int:
     serving = commands.add_parser("serve", help="judge what comes over HTTP: POST /judge, POST /run_code")
     for command, memory_mb in ((judging, 512), (serving, 1024)):
         command.add_argument(
-            "--backend",
+            "--sandbox",
             choices=get_args(SandboxKind),
             default="auto",
             help="default: auto",

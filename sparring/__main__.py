@@ -2,6 +2,7 @@
 
 import runpy
 import sys
+from importlib.util import find_spec
 
 COMMANDS = {
     "train": "driver",
@@ -33,6 +34,8 @@ def main() -> None:
             return
         wrong = f"{given[0]} is no command" if given else "no command is given"
         sys.exit(f"error: {wrong}; {known}")
+    if find_spec(module.rpartition(".")[0] or module) is None:
+        sys.exit(f"error: {given[0]}: only the judge is installed here; install the whole package")
     del sys.argv[1]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -141,7 +141,7 @@ def test_without_namespaces_other_programs_are_refused_with_the_remedies(forbidd
 
 
 def test_without_namespaces_processes_judge_whoever_asks_for_them(forbidden: list[str]) -> None:
-    finished = judge("--backend", "process", place=forbidden)
+    finished = judge("--sandbox", "process", place=forbidden)
     assert_judged(finished, "plain processes (as configured). NOT CONTAINED: ")
 
 
@@ -180,7 +180,7 @@ def test_a_user_has_namespaces(user: tuple[list[str], dict[str, str]]) -> None:
 
 def test_a_user_has_processes(user: tuple[list[str], dict[str, str]]) -> None:
     python, environment = user
-    finished = judge("--backend", "process", python=python, environment=environment)
+    finished = judge("--sandbox", "process", python=python, environment=environment)
     assert_judged(finished, "plain processes (as configured). NOT CONTAINED: ")
     assert "share one uid" in finished.stderr
 
@@ -192,7 +192,7 @@ def test_little_shared_memory_is_enough(kind: str) -> None:
     place = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@"', "sh"]
     if (tried := run([*place, "true"])).returncode:
         pytest.skip(f"/dev/shm cannot be made small here: {tried.stderr.strip()}")
-    assert_judged(judge("--backend", kind, place=place), "")
+    assert_judged(judge("--sandbox", kind, place=place), "")
 
 
 @pytest.mark.slow

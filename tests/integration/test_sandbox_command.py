@@ -158,5 +158,5 @@ def test_a_service_that_cannot_be_is_refused_at_once(arguments: list[str], messa
 
 def test_a_service_says_that_its_port_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        finished = run("serve", "--port", str(taken.getsockname()[1]), "--backend", "process")
+        finished = run("serve", "--port", str(taken.getsockname()[1]), "--sandbox", "process")
     assert finished.returncode == 2 and "Address already in use" in finished.stderr.splitlines()[-1]

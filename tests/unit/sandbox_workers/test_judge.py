@@ -21,7 +21,7 @@ def test_bad_input_is_told_in_a_line(options: list[str], said: str, tmp_path: Pa
     jobs = tmp_path / "jobs.jsonl"
     jobs.write_bytes(b'{"id": 1, "program": "# \xe9", "tests": ["f()"]}\n')
     with pytest.raises(SparringError, match=re.escape(said)):
-        main(["judge", "--backend", "process", *options, str(jobs)])
+        main(["judge", "--sandbox", "process", *options, str(jobs)])
 
 
 def test_a_job_that_states_no_memory_has_what_there_is() -> None:
