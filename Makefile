@@ -16,7 +16,11 @@ BIN := $(VENV)/bin
 KINDS_OF := sparring/core docker sandbox_workers tests/attacks tests/honest tests/conftest.py tests/sandboxes.py
 KINDS_HASH := git ls-files -z $(KINDS_OF) | xargs -0 sha256sum | sha256sum
 
-.PHONY: run test test-slow test-nightly test-kinds kinds-unchanged test-all coverage check bench experiments tables engine image images setup .bench
+.PHONY: help run test test-slow test-nightly test-kinds kinds-unchanged test-all coverage check bench experiments tables engine image images setup .bench
+
+# `make` alone starts nothing: it prints the lines at the top of this file.
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 run: setup
 	$(BIN)/python driver.py $(ARGS)

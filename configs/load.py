@@ -5,7 +5,8 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Self
 
@@ -75,6 +76,17 @@ class _EachKeyOnce(yaml.SafeLoader):
 
 class ConfigError(SparringError):
     """A faulty configuration. The message consists of lines that a user can act on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MadeRecipe:
+    """A recipe that a program made from another one."""
+
+    made_from: Path
+    """File of the other recipe; errors name it."""
+    values: Mapping[str, Any]
+    set_by: Mapping[str, str]
+    """For each key that is not the other recipe's: what set it, for errors."""
 
 
 class Run(Config):
@@ -168,8 +180,11 @@ class _Command(Run, BaseSettings):
     )
 
 
-def load_run(arguments: list[str]) -> tuple[Run, str]:
+def load_run(arguments: list[str], made: MadeRecipe | None = None) -> tuple[Run, str]:
     """Returns (run, recipe's name) from the command line and the environment, and prints what the environment sets.
+
+    Args:
+        made: takes the place of the recipe that the arguments name
 
     Raises ConfigError; exits on --help.
     """
@@ -185,9 +200,9 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
         said = _embedded_by_name(command_line())
     except (SettingsError, ValueError) as error:
         raise ConfigError(str(error)) from error
-    path, size = _recipe(said, environment)
+    path, size = (made.made_from, "") if made else _recipe(said, environment)
     said.pop("config", None)
-    recipe = _embedded_by_name(read_recipe(path, size))
+    recipe = _embedded_by_name(made.values if made else read_recipe(path, size))
     name = f"{path.stem}-{size}" if size else path.stem
     if path.name in ("config.yaml", RUN_STATE):  # of a run
         name = re.sub(r"-\d{8}-\d{6}$", "", path.parents[0 if path.name == "config.yaml" else 2].name)
@@ -200,11 +215,11 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
         values = overlay(overlay(recipe, _embedded_by_name(nested(from_environment)), Run), said, Run)
         run = Run.model_validate(values)
     except ValidationError as error:
-        who = dict.fromkeys(in_recipe, str(path)) | {
-            key: variable for key, (variable, _) in variables.items()
-        }
+        by_variable = {key: variable for key, (variable, _) in variables.items()}
+        who = dict.fromkeys(in_recipe, str(path)) | dict(made.set_by if made else {}) | by_variable
         who |= dict.fromkeys(on_command_line, "command line")
-        raise ConfigError("\n".join(_explain(e, who, str(path)) for e in error.errors())) from error
+        names = set(by_variable.values())
+        raise ConfigError("\n".join(_explain(e, who, str(path), names) for e in error.errors())) from error
     except ValueError as error:
         raise ConfigError(str(error)) from error
     for pattern, where in _idle(run).items():
@@ -353,8 +368,9 @@ def _refuse(message: str) -> NoReturn:
     raise ConfigError(f"command line: {message}: see --help for the keys there are")
 
 
-def _explain(error: Any, who: Mapping[str, str], recipe: str) -> str:
-    """Explains a validation error in one line. who: the source that set each key."""
+def _explain(error: Any, who: Mapping[str, str], recipe: str, variables: Collection[str]) -> str:
+    """Explains a validation error in one line. who: the source that set each key; variables: the sources that are
+    environment variables."""
     key, _ = place(error["loc"], Run)
     unknown = error["type"] == "extra_forbidden"
     said_it = [
@@ -366,7 +382,7 @@ def _explain(error: Any, who: Mapping[str, str], recipe: str) -> str:
     if unknown:
         path, section = place(error["loc"][:-1], Run)
         if section is None or "kind" not in section.model_fields:
-            return f"{origin}: unknown key {key}: see --help for the keys there are"
+            return f"{origin}: unknown key {key}: see driver.py --help for the keys there are"
         beside = [  # these keys may name, or imply, the kind
             f"; {name} sets {k}"
             for k, name in who.items()
@@ -378,11 +394,9 @@ def _explain(error: Any, who: Mapping[str, str], recipe: str) -> str:
         return f"{origin}: unknown key {key}: {takes}{''.join(beside)}"
     message = error["msg"].removeprefix("Value error, ")
     if isinstance(error["input"], dict):
-        variables = {name for k, name in who.items() if k.startswith(f"{key}." if key else "")} - {
-            recipe,
-            "command line",
-        }
-        also = f" (the environment sets {', '.join(sorted(variables))})" if variables else ""
+        below = {name for k, name in who.items() if k.startswith(f"{key}." if key else "")}
+        also = sorted(below.intersection(variables))
+        also = f" (the environment sets {', '.join(also)})" if also else ""
         return f"{origin}: {key or '(combination)'}: {message}{also}"
     got = f" (got {error['input']!r})" if error["loc"] else ""
     return f"{origin}: {key or '(combination)'}: {message}{got}"

@@ -326,6 +326,8 @@ def _need_references(settings: EvaluateOptions, problems: Sequence[Problem]) -> 
 # ---------------------------------------------------------------------- the terminal
 def _print(report: Mapping[str, Any]) -> None:
     title = f"{report['problems']} problems of {report['dataset']}: {report['policy']}"
+    if report["policy"] == OWN_TESTS:
+        title += f", shares of {report['bugs']} seeded bugs that tests find"
     arms = report.get("ablation") or {"": report}
     shown = {arm: {k: v for k, v in of["scores"].items() if k != "cut_off"} for arm, of in arms.items()}
     print_scores(title, {arm: {**shown[arm], **of.get("statuses", {})} for arm, of in arms.items()})

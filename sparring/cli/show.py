@@ -27,6 +27,8 @@ from sparring.tracking.runs import BECAME, NAMED, Row, find_run, is_suite, playe
 
 _ATTEMPTS = 10
 _SCORES = 4
+_FAULT = "fault_"
+"""Prefix of the components that count a suite's faulty tests. Those that are 0 are not shown."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -175,7 +177,8 @@ def lines_of(row: Row, rules: "Rules | None", prompts: bool = False) -> Iterator
         "bold",
     )
     yield f"  {_reward(row, rules)}", ""
-    parts = ", ".join(f"{name} {value:.4g}" for name, value in row["components"].items())
+    shown = {name: value for name, value in row["components"].items() if value or not name.startswith(_FAULT)}
+    parts = ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
     yield f"  components: {parts or 'none'}", "dim"
     tokens = f"{sum(row['tokens'])} tokens in {len(row['tokens'])} turns"
     cut = [str(turn) for turn, reason in enumerate(row["finish"], 1) if reason == "length"]
@@ -185,7 +188,7 @@ def lines_of(row: Row, rules: "Rules | None", prompts: bool = False) -> Iterator
         yield from _turns(row)
     for line in row.get("artifact", "").rstrip().splitlines() or ["(empty)"]:
         yield f"  | {line}", ""
-    for outcome in row["outcomes"]:
+    for outcome in _without_repeats(row["outcomes"]):
         yield f"  {_outcome(outcome)}", _style(outcome)
     yield "", ""
 
@@ -227,6 +230,15 @@ def _outcome(outcome: Row) -> str:
     error = " ".join(outcome.get("error", "").split())
     owner = f"  [{outcome['owner']}]" if "owner" in outcome else ""
     return f"{outcome['test']}{owner}: {said}{f' ({error})' if error else ''}"
+
+
+def _without_repeats(outcomes: Sequence[Row]) -> Sequence[Row]:
+    """Returns the outcomes; if the program does not parse, which each test reports, one outcome for all tests."""
+    reported = {(outcome["status"], outcome.get("error", "")) for outcome in outcomes}
+    if len(outcomes) < 2 or len(reported) > 1 or outcomes[0]["status"] != "SYNTAX_ERROR":
+        return outcomes
+    ((status, error),) = reported
+    return [{"test": f"all {len(outcomes)} tests", "status": status, "error": error}]
 
 
 def _style(outcome: Row) -> str:

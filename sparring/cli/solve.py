@@ -5,8 +5,9 @@ tests.
     python -m sparring solve --checkpoint output/RUN --batch --problems-file problems.json --output results.json
 
 With --attempts N, the generator is prompted with the tests that its program failed, and writes the program again. With
---best-of N, it writes N programs, and the discriminator's own tests choose one. No Ray is needed. If a problem cannot
-be answered, it is named, in the results as well, and the others are answered.
+--best-of N, it writes N programs, and the discriminator's own tests choose one. No Ray is needed. If a problem of a batch
+cannot be answered, it is named, in the results as well, and the others are answered. The exit status is 1 if the answer to
+a single problem fails a test.
 """
 
 import asyncio
@@ -25,12 +26,13 @@ from actors.settings import ENGINES
 from configs.solve import SolveOptions
 from sandbox_workers.local import LocalSandbox
 from sparring.core.commands import plain_endings
-from sparring.core.episode import Turn
+from sparring.core.episode import Outcome, Turn
 from sparring.core.errors import RunFailed, SparringError
 from sparring.core.interfaces import Sandbox
 from sparring.core.play import DISCRIMINATOR, GENERATOR
 from sparring.core.problem import Problem
 from sparring.core.source import parse_signature
+from sparring.core.verdict import Status
 from sparring.evaluation.solving import Solver, SolveResult, Tester, stage_name
 from sparring.problems.formats import load_written
 from sparring.problems.formats.sources import with_signature
@@ -50,6 +52,7 @@ from sparring.runtime.model import (
 from sparring.tracking.progress import counter
 from sparring.tracking.rows import write_json
 from sparring.tracking.run_record import versions
+from sparring.tracking.score_table import print_failures
 
 _LEAST_ROOM = 32
 
@@ -293,8 +296,18 @@ def _print(
         broken = sum(s.answer is not None and s.answer.valid_python is False for s in solutions)
         invalid = f"; {broken} programs are no valid Python" if broken else ""
         print(f"{len(solutions)} problems in {report['seconds']:.1f} s: {solved}{invalid}{failed}")
+        if unsolved := [s for s in ran if not s.solved]:
+            print(f"{len(unsolved)} problems are not solved:")
+            print_failures([_failure(s) for s in unsolved])
     if settings.output is not None:
         print(f"results: {settings.output}")
+
+
+def _failure(solution: SolveResult) -> dict[str, str]:
+    """Returns the first failed test of an answer, as print_failures takes it."""
+    assert solution.answer is not None
+    first = next(o for o in solution.answer.outcomes or () if o.status != "PASSED")
+    return {"id": solution.problem, "status": first.status, "error": first.error}
 
 
 def _print_one(screen: _Screen, settings: SolveOptions, solution: SolveResult) -> None:
@@ -318,18 +331,29 @@ def _print_one(screen: _Screen, settings: SolveOptions, solution: SolveResult) -
             screen.say("this is no valid Python program")
         if tried.cut_off:
             screen.say("a turn was cut off: raise --max-tokens")
-        for outcome in tried.outcomes or ():
-            error = f": {outcome.error}" if outcome.error else ""
-            screen.say(f"{outcome.status:<14} {outcome.test}{error}")
+        for status, test, error in _results(tried.outcomes or ()):
+            screen.say(f"{status:<14} {test}{f': {error}' if error else ''}")
     if solution.note:
         screen.say(solution.note)
     if solution.error:
         raise SparringError(solution.error)
 
 
+def _results(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str]]:
+    """Returns (status, test, error) of each outcome; if the program does not parse, which each test reports, one row for
+    all tests."""
+    reported = {(outcome.status, outcome.error) for outcome in outcomes}
+    if len(outcomes) > 1 and len(reported) == 1 and outcomes[0].status == Status.SYNTAX_ERROR:
+        return [(outcomes[0].status, f"all {len(outcomes)} tests", outcomes[0].error)]
+    return [(outcome.status, outcome.test, outcome.error) for outcome in outcomes]
+
+
 def main(arguments: Sequence[str]) -> None:
     with plain_endings():
-        solve(SolveOptions.read(arguments))
+        options = SolveOptions.read(arguments)
+        report = solve(options)
+        if not options.batch and report["results"][0]["solved"] is False:
+            raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path)
         options.config = str(Path(options.config).resolve())
     base: dict[str, Any] = {}
     if options.local:
-        config = base_config(options.config, rest, {}, directory)
+        config = base_config(options.config, rest, {})
         base["local"] = True
         for role in config.policies:
             base |= {f"{role}.engine.kind": "transformers", f"{role}.learner.threads": 1}
@@ -110,7 +110,7 @@ def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path)
         base["evaluation.every"] = options.interval
     if options.kind == "pbt":
         base["checkpoint.keep"] = 10**6  # a member may start from any checkpoint of another member
-    config = base_config(options.config, rest, base, directory)
+    config = base_config(options.config, rest, base)
     settings, replicates = _expanded(options, config, directory)
     keys = _keys(options)
     sweep = Sweep(

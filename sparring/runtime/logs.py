@@ -11,7 +11,7 @@ def quiet_logs() -> None:
     if os.environ.get("SPARRING_LOGS"):
         return
     warnings.filterwarnings("ignore")
-    for name in ("ray", "vllm", "transformers", "torch", "docker"):
+    for name in ("ray", "vllm", "transformers", "torch", "docker", "bitsandbytes"):
         logging.getLogger(name).setLevel(logging.ERROR)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")

@@ -20,7 +20,7 @@ import yaml
 from pydantic import ValidationError
 
 from configs.layers import leaves, nested, overlay
-from configs.load import load_run, read_recipe, recipe_path
+from configs.load import MadeRecipe, load_run, read_recipe, recipe_path
 from configs.schema import Config
 from sparring.core.errors import SparringError
 from sparring.core.settings import Settings
@@ -29,7 +29,7 @@ from sparring.tracking.rows import write_json, write_text
 Kind = Literal["grid", "random", "asha", "pbt", "ablate", "cross-validate", "data-size", "model-size"]
 SPEC = "sweep.json"
 DEFAULT_METRIC = "generator_pass_rate"
-_OWN_KEYS = ("seed", "output_dir", "run_name", "resume", "resume_from", "plan", "plan_for")
+_OWN_KEYS = ("config", "seed", "output_dir", "run_name", "resume", "resume_from", "plan", "plan_for")
 """Keys of a run that the sweep itself sets."""
 
 
@@ -254,27 +254,31 @@ def read_written(directory: Path, name: str) -> dict[str, Any]:
     return yaml.safe_load(file.read_text("utf-8")) if file.is_file() else {}
 
 
-def arguments_of(sweep: Sweep, trial: Trial, recipe: Path, directory: Path, run: str) -> list[str]:
-    """Returns the arguments of driver.py for a trial."""
+def arguments_of(sweep: Sweep, trial: Trial, directory: Path, run: str) -> list[str]:
+    """Returns the arguments of driver.py for a trial, without its recipe."""
     own = ["--seed", str(trial.replicate.seed), "--output-dir", str(directory / "runs"), "--run-name", run]
-    return ["--config", str(recipe), *sweep.arguments, *own]
+    return [*sweep.arguments, *own]
 
 
-def base_config(config: str, arguments: Sequence[str], keys: Mapping[str, Any], directory: Path) -> Config:
+def base_config(config: str, arguments: Sequence[str], keys: Mapping[str, Any]) -> Config:
     """Returns the config of a run without the sweep's settings. Raises ConfigError or SweepError."""
     options = [word for word in arguments if word.startswith("--")]  # the others are values
     if words := [word for word in options if word[2:].replace("-", "_").split("=")[0] in _OWN_KEYS]:
         raise SweepError(f"{words[0]}: that is the sweep's own: leave it out after --")
-    recipe = overlay(read_recipe(*recipe_path(config)), nested(keys), Config)
-    file = write_recipe(directory, "base", recipe)
-    return load_run(["--config", str(file), *arguments])[0].to_config()
+    file, size = recipe_path(config)
+    values = overlay(read_recipe(file, size), nested(keys), Config)
+    made = MadeRecipe(made_from=file, values=values, set_by={})
+    return load_run([*arguments], made)[0].to_config()
 
 
 def config_of(sweep: Sweep, trial: Trial, directory: Path) -> Config:
-    """Writes the trial's recipe, and returns the config as driver.py will read it. Raises ConfigError if driver.py
-    would refuse it."""
-    file = write_recipe(directory, trial.name, recipe_of(sweep, trial))
-    return load_run(arguments_of(sweep, trial, file, directory, trial.name))[0].to_config()
+    """Returns the config of a trial as driver.py will read it. Raises ConfigError if driver.py would refuse it."""
+    made = MadeRecipe(
+        made_from=recipe_path(sweep.config)[0],
+        values=recipe_of(sweep, trial),
+        set_by={key: f"setting {trial.setting.name}" for key, _ in leaves(trial.setting.keys)},
+    )
+    return load_run(arguments_of(sweep, trial, directory, trial.name), made)[0].to_config()
 
 
 def check(sweep: Sweep, directory: Path) -> None:

@@ -96,7 +96,11 @@ class DriverTrial(tune.Trainable):
         if RunFiles(self._run).state == "unfinished":
             name = self._run.name
             file = write_recipe(self._directory, name, recipe)
-            arguments = arguments_of(self._sweep, self._trial, file, self._directory, name)
+            arguments = [
+                "--config",
+                str(file),
+                *arguments_of(self._sweep, self._trial, self._directory, name),
+            ]
             if start is not None:
                 note_start(self._run, start)
                 arguments += ["--resume-from", str(start)]

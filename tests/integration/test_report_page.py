@@ -269,3 +269,56 @@ def test_runs_of_different_games_stand_side_by_side_in_any_width(
     for width in (1400, 700, 360):
         view.set_viewport_size({"width": width, "height": 900})
         assert view.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_on_a_phone_each_section_is_in_the_tab_row(run: Path, visit: Open) -> None:
+    view = visit(write(run))
+    view.set_viewport_size({"width": 390, "height": 844})
+    for tab in view.locator(".bar nav a:visible").all():
+        box = tab.bounding_box()
+        assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390, tab.inner_text()
+
+
+def test_no_text_of_a_drawing_is_cut_off(run: Path, visit: Open) -> None:
+    view = visit(write(run))
+    cut_off = view.evaluate(
+        "[...document.querySelectorAll('.heat svg text')].filter(text => {"
+        " const box = text.getBoundingClientRect(), room = text.closest('svg').getBoundingClientRect();"
+        " return box.top < room.top || box.bottom > room.bottom || box.left < room.left || box.right > room.right;"
+        "}).map(text => text.textContent)"
+    )
+    assert cut_off == []
+
+
+def test_a_curve_of_a_policy_stops_where_the_policy_did_not_learn(run: Path, visit: Open) -> None:
+    for step, loss in enumerate((0.1, 0.2, None, 0.3, 0.4, None, 0.5), 3):
+        row = {"step": step, "stage": 2, "phase": "alternating"} | (
+            {"held_out": {"kill_rate": step}} if loss else {}
+        )
+        append_row(
+            run / "metrics.jsonl",
+            row | {"generator": {"policy_loss": loss, "trained_tokens": 9} if loss else {}},
+        )
+    view = visit(write(run))
+    curves = view.locator(".chart")
+    assert curves.filter(has_text="Policy loss").locator("path.line").count() == 2
+    assert curves.filter(has_text="Held-out scores").locator("path.line").count() == 1
+
+
+def test_the_players_colours_are_those_of_the_players_alone(run: Path, visit: Open) -> None:
+    held_out = {
+        "generator_pass_rate": 0.5,
+        "generator_test_rate": 0.5,
+        "test_validity": 0.5,
+        "kill_rate": 0.5,
+    }
+    append_row(run / "metrics.jsonl", {"step": 3, "held_out": held_out, "kill_rate": 0.5})
+    view = visit(write(run))
+
+    def colours(chart: str) -> set[str]:
+        buttons = view.locator(".chart").filter(has_text=chart).locator(".legend button")
+        return {button.evaluate("node => getComputedStyle(node).color") for button in buttons.all()}
+
+    players, scores = colours("Rewards in training"), colours("Held-out scores")
+    assert len(players) == 2 and len(scores) == 4
+    assert not players & (scores | colours("Validity and kill rate"))

@@ -1,6 +1,7 @@
 """Traps of an application that is run from its root."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -31,3 +32,10 @@ def test_the_product_names_no_registry_and_no_path_of_a_workplace() -> None:
         texts = [(file, file.read_text(errors="replace")) for file in files if file.is_file()]
         found += [f"{file.relative_to(ROOT)}: {s}" for file, text in texts for s in suspects if s in text]
     assert not found
+
+
+def test_make_alone_starts_nothing() -> None:
+    asked = subprocess.run(["make", "-n"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not any(starts in asked.stdout for starts in ("driver.py", "pytest", "install"))
+    said = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "make run" in said.stdout and "make test" in said.stdout

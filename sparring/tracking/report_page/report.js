@@ -38,8 +38,9 @@ function figure(given) {
   if (size < 0.001) return value.toExponential(1);
   return value.toFixed(size < 0.1 ? 4 : size < 10 ? 3 : 1);
 }
-const colours = ["var(--s0)", "var(--s1)", "var(--s2)", "var(--s3)", "var(--s4)", "var(--s5)", "var(--s6)", "var(--s7)"];
-const fixed = { generator: colours[0], discriminator: colours[1], author: colours[0], opponent: colours[1], first: colours[0], second: colours[1] };
+const blue = "var(--g)", orange = "var(--d)"; // of the two players, and of nothing else
+const colours = ["var(--s2)", "var(--s3)", "var(--s4)", "var(--s5)", "var(--s6)", "var(--s7)", "var(--s8)", "var(--s9)"];
+const fixed = { generator: blue, discriminator: orange, author: blue, opponent: orange, first: blue, second: orange };
 const colourOf = (name, index) => fixed[name] ?? colours[index % colours.length];
 const several = () => data.runs.length > 1;
 const mark = (number) => several() && el("span", { class: `mark m${number % 4}`, "aria-hidden": "true" }, "ABCDEFGHIJ"[number] ?? String(number + 1));
@@ -114,14 +115,18 @@ function bands(run, x, top, bottom, labels) {
     ];
   });
 }
+// A line joins the values on both sides of steps without one; a policy's stops there, since the policy did not learn.
 function polyline(run, path, x, y, colour) {
-  const steps = stepsOf(run), points = [];
-  column(run, path).forEach((value, i) => { if (value !== null) points.push([x(steps[i]), y(value)]); });
-  const sparse = points.length <= 24;
-  return [
+  const steps = stepsOf(run), pieces = [[]], gaps = run.policies.some((policy) => path.startsWith(`${policy}.`));
+  column(run, path).forEach((value, i) => {
+    if (value !== null) pieces.at(-1).push([x(steps[i]), y(value)]);
+    else if (gaps) pieces.push([]);
+  });
+  const sparse = pieces.flat().length <= 24;
+  return pieces.map((points) => [
     points.length > 1 && svg("path", { class: "line", stroke: colour, d: "M" + points.map((p) => p.map((n) => n.toFixed(1)).join(" ")).join("L") }),
-    sparse && points.map(([px, py]) => svg("circle", { cx: px, cy: py, r: 2.6, fill: colour })),
-  ];
+    (sparse || points.length === 1) && points.map(([px, py]) => svg("circle", { cx: px, cy: py, r: 2.6, fill: colour })),
+  ]);
 }
 
 const hidden = new Set();
@@ -442,7 +447,7 @@ function drawKills(run, number) {
   const y = (i) => top + (cells.length - 1 - i) * size, every = Math.ceil(cells.length / 10);
   matrix.frame = svg("rect", { fill: "none", stroke: "var(--ink)", "stroke-width": 1.5, width: size, height: size, visibility: "hidden" });
   matrix.place = (i, j) => { matrix.frame.setAttribute("x", left + j * size); matrix.frame.setAttribute("y", y(i)); matrix.frame.setAttribute("visibility", "visible"); };
-  matrix.plot.replaceChildren(svg("svg", { width, height: side + 34, "aria-hidden": "true" },
+  matrix.plot.replaceChildren(svg("svg", { width, height: side + 39, "aria-hidden": "true" },
     svg("rect", { x: left, y: top, width: side, height: side, fill: "none", stroke: "var(--line)" }),
     cells.map((row, i) => row.map((cell, j) => square(cell, i, j))),
     bins.map((bin, i) => i % every === 0 && [svg("text", { x: left - 5, y: y(i) + size / 2 + 4, "text-anchor": "end" }, name(bin)), svg("text", { x: left + (i + 0.5) * size, y: top + side + 13, "text-anchor": "middle" }, String(bin[0]))]),

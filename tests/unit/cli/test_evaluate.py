@@ -1,5 +1,6 @@
 import asyncio
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -314,6 +315,15 @@ def test_suites_that_ended_for_want_of_tokens_are_counted(dataset, scripted, cap
     assert report["scores"]["cut_off"] == sum(task["cut_off"] for task in report["tasks"].values()) == cut
     told = f"2 answers were cut off: raise --max-tokens ({max_tokens})"
     assert (told in capsys.readouterr().out) == bool(cut)
+
+
+def test_each_score_of_suites_is_on_the_page(dataset, scripted) -> None:
+    scripted(lambda prompt, sampling: "assert f(2) == 4")
+    scores = evaluate(options(dataset, discriminator="some/model", suites=2))["scores"]
+    page = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text()
+    described = ", ".join(re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE)).split(", ")
+    printed = {re.sub(r"\d+$", "k", name).replace("_", " ") for name in scores}
+    assert printed - {"cut off"} <= set(described)  # the answers that were cut off are reported in a sentence
 
 
 def test_what_a_data_sets_own_tests_show_and_what_inputs_near_theirs(sandbox):

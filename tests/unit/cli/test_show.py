@@ -77,6 +77,23 @@ def test_a_suite_shows_the_formula_of_its_reward_and_what_became_of_each_test(sh
     assert "assert f(1) == 5: the reference fails it (the reference: WRONG_ANSWER" in said
 
 
+def test_a_program_that_does_not_parse_says_so_once_for_all_tests(
+    show: Show, tmp_path: Path, sandbox
+) -> None:
+    rules = UnitTestsRules()
+    programs = ["def f(n) return", "def f(n): return 1 / 0"]
+    record(tmp_path, rules, [play(rules.game(), DOUBLE, [reader("generator", programs)], sandbox)])
+    first, second = show(tmp_path, "--step", 1).split("generator #1")
+    assert first.count("SYNTAX_ERROR") == 1 and "all 2 tests: SYNTAX_ERROR" in first
+    assert second.count("RUNTIME_ERROR") == 2, "which tests raise it is of interest"
+
+
+def test_of_a_suites_faults_those_that_it_has_are_shown(show: Show, run: Path) -> None:
+    first, second, _ = show(run, "--player", "discriminator").split("\n\n")[:3]
+    assert "fault_" not in first and "valid 2" in first and "duplicates 1" in first
+    assert "fault_parse 1" in second and "fault_size" not in second and "valid 0" in second
+
+
 def test_an_attempt_is_shown_with_what_it_was_asked_in_each_turn(show: Show, run: Path) -> None:
     asked = ("--step", 1, "--player", "generator", "--limit", 1)
     said = show(run, *asked, "--prompts")

@@ -64,12 +64,14 @@ def test_without_the_stages_the_program_alone_is_shown(scripted, capsys) -> None
 
 def test_of_several_attempts_each_is_shown_once_and_the_answer_is_marked(scripted, capsys) -> None:
     scripted(answer_of_two(WRONG, BROKEN))
-    main([*ONE, "--tests", "assert f(2) == 4; assert f(0) == 0", "--attempts", "2"])
+    with pytest.raises(SystemExit) as ended:
+        main([*ONE, "--tests", "assert f(2) == 4; assert f(0) == 0", "--attempts", "2"])
+    assert ended.value.code == 1
     shown = capsys.readouterr().out
     assert shown.count("n * 3") == shown.count(BROKEN) == 1
     first, second = shown.split("attempt 1 (the answer)")[1].split("attempt 2 ")
     assert "WRONG_ANSWER" in first and "PASSED" in first and "no valid Python" not in first
-    assert "SYNTAX_ERROR" in second and "no valid Python" in second
+    assert second.count("SYNTAX_ERROR") == 1 and "no valid Python" in second
 
 
 def test_a_batch_says_how_many_programs_are_no_python(problems, scripted, capsys) -> None:
@@ -77,6 +79,21 @@ def test_a_batch_says_how_many_programs_are_no_python(problems, scripted, capsys
     report = solve(problems)
     assert {r["id"]: r["valid_python"] for r in report["results"]} == {"named": True, "nameless": False}
     assert "1 programs are no valid Python" in capsys.readouterr().out
+
+
+def test_a_batch_says_which_problems_are_not_solved(problems, scripted, capsys) -> None:
+    entry = {
+        "description": "Double n.",
+        "function_signature": "def f(n):",
+        "baseline_tests": ["assert f(2) == 4"],
+    }
+    entries = [{**entry, "id": "well"}, {**entry, "id": "badly", "description": "Treble n."}]
+    problems.write_text(json.dumps({"problems": entries}))
+    scripted(lambda prompt, sampling: WRONG if "Treble" in prompt else RIGHT)
+    report = solve(problems, "--execute-tests", "--sandbox", "process")
+    assert report["solved"] == 1
+    shown = capsys.readouterr().out
+    assert "badly: WRONG_ANSWER" in shown and "well" not in shown
 
 
 def test_best_of_is_refused_before_a_model_is_looked_at(problems, monkeypatch, refused) -> None:

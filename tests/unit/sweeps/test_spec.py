@@ -25,6 +25,7 @@ from sparring.sweeps.spec import (
     read_written,
     recipe_of,
     without_idle,
+    write_recipe,
 )
 
 SEEDS = (Replicate(name="seed1", seed=1), Replicate(name="seed2", seed=2))
@@ -115,13 +116,14 @@ def test_a_trial_is_the_recipe_with_its_keys_laid_over(tmp_path):
     )
     sweep = sweep_of(setting, base={"evaluation.every": 1}, arguments=("--temperature", "0.5"))
     check(sweep, tmp_path)
-    recipe = read_written(tmp_path, "0-seed2")
-    assert recipe == recipe_of(sweep, sweep.trials[1])
+    recipe = recipe_of(sweep, sweep.trials[1])
+    write_recipe(tmp_path, "0-seed2", recipe)
+    assert read_written(tmp_path, "0-seed2") == recipe
     assert recipe["learning_rate"] == 1e-4 and recipe["curriculum"]["stages"] == [5]
     assert recipe["evaluation"]["every"] == 1 and recipe["local"] is True
-    arguments = arguments_of(sweep, sweep.trials[1], tmp_path / "r.yaml", tmp_path, "0-seed2")
-    assert arguments[:4] == ["--config", str(tmp_path / "r.yaml"), "--temperature", "0.5"]
-    assert arguments[4:] == ["--seed", "2", "--output-dir", str(tmp_path / "runs"), "--run-name", "0-seed2"]
+    arguments = arguments_of(sweep, sweep.trials[1], tmp_path, "0-seed2")
+    assert arguments[:2] == ["--temperature", "0.5"]
+    assert arguments[2:] == ["--seed", "2", "--output-dir", str(tmp_path / "runs"), "--run-name", "0-seed2"]
 
 
 @pytest.mark.parametrize(
@@ -144,17 +146,17 @@ def test_what_driver_would_refuse_or_what_differs_in_nothing_is_refused_at_once(
 
 def test_the_sweep_decides_what_is_its_own(tmp_path):
     with pytest.raises(SweepError, match=r"--run-name: that is the sweep's own"):
-        base_config("debug", ["--run-name", "x"], {}, tmp_path)
+        base_config("debug", ["--run-name", "x"], {})
     with pytest.raises(SweepError, match=r"--seed=2: that is the sweep's own"):
-        base_config("debug", ["--seed=2"], {}, tmp_path)
+        base_config("debug", ["--seed=2"], {})
     named = ["--tracking.to", "mlflow", "--tracking.name", "seed"]
-    assert base_config("debug", named, {}, tmp_path).tracking.name == "seed", "a value is no key"
+    assert base_config("debug", named, {}).tracking.name == "seed", "a value is no key"
 
 
 # ---------------------------------------------------------------------- where settings come from
 @pytest.mark.parametrize("name", NAMES)
 def test_every_ablation_is_a_configuration_that_differs_from_the_baseline(tmp_path, name):
-    config = base_config("debug", [], {}, tmp_path)
+    config = base_config("debug", [], {})
     entries = {"baseline": {}} | ablation(name, config)
     settings = tuple(Setting(name=n, keys=dict(keys)) for n, keys in entries.items())
     sweep = Sweep(kind="ablate", config="debug", settings=settings, replicates=SEEDS[:1])
@@ -165,7 +167,7 @@ def test_every_ablation_is_a_configuration_that_differs_from_the_baseline(tmp_pa
 
 
 def test_with_one_policy_an_ablation_has_no_key_of_the_other(tmp_path):
-    config = base_config("grpo_code_execution", [], {}, tmp_path)
+    config = base_config("grpo_code_execution", [], {})
     assert ablation("credit", config)["reinforce_pp"] == {"generator.learner.estimator.kind": "reinforce_pp"}
 
 

@@ -9,7 +9,7 @@ import yaml
 from rich.console import Console
 
 from sparring.core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
-from sparring.tracking.plots import plot_learning_curves
+from sparring.tracking.plots import learning_curves, plot_learning_curves
 from sparring.tracking.progress import Display
 from sparring.tracking.run_record import RunRecord, versions
 from tests.recorded import lines
@@ -105,3 +105,16 @@ def test_learning_curves_are_a_picture_from_the_first_evaluation_on(tmp_path: Pa
     plot_learning_curves(rows, file, tuple(SCORES), players)
     assert first.startswith(b"\x89PNG") and file.read_bytes() != first
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_names_of_stages_are_inside_of_the_frame_and_neighbours_differ(tmp_path: Path) -> None:
+    rows = [row(step, stage=1 if step < 3 else 5) for step in range(1, 5)] + [
+        row(5, stage=5, held_out=SCORES)
+    ]
+    figure = learning_curves(rows, tuple(SCORES), ("generator",))
+    figure.canvas.draw()
+    for axis in figure.axes:
+        frame, names = axis.get_window_extent(), [text.get_window_extent() for text in axis.texts]
+        assert len(names) == 2 and all(name.y1 < frame.y1 - 1 for name in names)
+        assert len(axis.patches) == 1, "one of two stages is shaded"
+        assert all(float(tick).is_integer() for tick in axis.get_xticks())
