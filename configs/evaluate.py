@@ -16,7 +16,7 @@ FIXED = ("reference", "empty")
 OWN_TESTS = "baseline"
 """The value of --discriminator that names no model: the problems' own tests."""
 _OF_PROGRAMS = ("samples", "stages", "ablate", "answer_format")
-_OF_SUITES = ("suites", "mutants", "test_format")
+_OF_SUITES = ("suites", "mutants", "test_format", "max_tests")
 _OF_MODELS = ("engine", "dtype", "device", "max_tokens", "max_model_len")
 
 
@@ -57,6 +57,8 @@ class EvaluateOptions(ModelOptions):
     count."""
     test_format: Literal["strict", "relabel", "input_only"] | None = None
     """Format of a discriminator's tests (game.test_format). Default: that of the checkpoint's run, or relabel."""
+    max_tests: int | None = Field(None, ge=1)
+    """Largest number of tests in a discriminator's suite (game.max_tests). Default: that of the checkpoint's run, or 8."""
     model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m sparring evaluate"}
 
     @model_validator(mode="after")
@@ -72,7 +74,9 @@ class EvaluateOptions(ModelOptions):
         if self.policy in FIXED:
             self.refuse_changed((*_OF_MODELS, *_OF_PROGRAMS), f"with --policy {self.policy}")
         if self.discriminator == OWN_TESTS:
-            self.refuse_changed((*_OF_MODELS, "suites", "test_format"), f"with --discriminator {OWN_TESTS}")
+            self.refuse_changed(
+                (*_OF_MODELS, "suites", "test_format", "max_tests"), f"with --discriminator {OWN_TESTS}"
+            )
         if not self.samples:
             self.refuse_changed(("temperature", "top_p", "top_k", "pass_at"), "without --samples")
         elif max(self.pass_at, default=0) > self.samples:

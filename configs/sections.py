@@ -44,7 +44,7 @@ class PolicySettings(Settings):
 
 
 ProblemFormat = Literal[
-    "problems", "mbpp", "mbpp_plus", "humaneval", "humaneval_plus", "livecodebench", "code_contests", "apps", "taco", "q",
+    "problems", "mbpp", "mbpp_plus", "humaneval", "humaneval_plus", "livecodebench", "code_contests", "apps", "taco", "ult", "q",
     "grids", "grids_hidden", "fields",
 ]  # fmt: skip
 

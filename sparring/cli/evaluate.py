@@ -38,7 +38,8 @@ from sparring.core.seeding import derive_seed
 from sparring.core.verdict import Limits, Status
 from sparring.embedded.problems import embedded_problems
 from sparring.embedded.settings import WarmStartSettings
-from sparring.evaluation.mutants import non_equivalent, seeded_bugs
+from sparring.evaluation.coverage import Coverage, coverage
+from sparring.evaluation.mutants import mutants, non_equivalent, seeded_bugs
 from sparring.evaluation.near_inputs import near_inputs
 from sparring.evaluation.writing import ProgramGame, SuiteGame, write_programs, write_suites
 from sparring.games.program_scores import (
@@ -50,7 +51,7 @@ from sparring.games.program_scores import (
 )
 from sparring.games.programs.code_golf import CodeGolfRules, golf_scores
 from sparring.games.programs.game import SolverGame
-from sparring.games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k
+from sparring.games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k, mean_of
 from sparring.problems.formats import load_written
 from sparring.problems.references import judge_references
 from sparring.runtime.hardware import of_engine
@@ -214,6 +215,8 @@ def changed_game(settings: EvaluateOptions, model: Model) -> SuiteGame:
     changes: dict[str, Any] = {}
     if settings.test_format:
         changes["test_format"] = settings.test_format
+    if settings.max_tests:
+        changes["max_tests"] = settings.max_tests
     if settings.cpu_s:
         changes["sandbox_limits"] = game.limits.model_copy(
             update=settings.limits.model_dump(include={"cpu_s", "wall_s"})
@@ -224,7 +227,9 @@ def changed_game(settings: EvaluateOptions, model: Model) -> SuiteGame:
 async def suites_report(
     settings: EvaluateOptions, problems: list[Problem], model: Model, game: SuiteGame, sandbox: Sandbox
 ) -> dict[str, Any]:
-    """Returns what the suites detect: seeded bugs, the data set's wrong solutions, and, falsely, its correct ones."""
+    """Returns what the suites detect (seeded bugs, the data set's wrong solutions, and, falsely, its correct ones), and what
+    they cover of the reference. Of a problem without tests all mutants count, since nothing tells which of them are bugs.
+    """
     _need_references(settings, problems)
     style, max_tokens = model.style(), settings.max_tokens or model.max_tokens
     rules = game.rules.model_dump(mode="json")
@@ -241,26 +246,36 @@ async def suites_report(
     suites = [[suite.artifact for suite in of_problem] for of_problem in written]
     cut = [sum(suite.is_cut_off for suite in of_problem) for of_problem in written]
 
-    async def judged(problem: Problem, of_problem: Sequence[str]) -> tuple[int, list[SuiteRecord | None]]:
-        bugs = await seeded_bugs(problem, sandbox, game.limits, count=settings.mutants)
-        mutants = [bug.source for bug in bugs]
-        judged = await game.judge_suites(problem, of_problem, sandbox, problem.wrong_solutions, mutants)
-        return len(bugs), judged
+    async def judged(
+        problem: Problem, of_problem: Sequence[str]
+    ) -> tuple[int, list[SuiteRecord | None], list[Coverage | None]]:
+        if problem.evaluation_tests:
+            bugs = await seeded_bugs(problem, sandbox, game.limits, count=settings.mutants)
+        else:
+            bugs = mutants(problem.reference_solution, settings.mutants, derive_seed("bugs", problem.id))
+        changed = [bug.source for bug in bugs]
+        judged = await game.judge_suites(problem, of_problem, sandbox, problem.wrong_solutions, changed)
+        tests = [record.valid for record in judged if record is not None]
+        covered = [coverage(problem, of_suite, sandbox, game.limits) for of_suite in tests]
+        return len(bugs), judged, await asyncio.gather(*covered)
 
     found = await asyncio.gather(*(judged(p, of) for p, of in zip(problems, suites, strict=True)))
-    by_problem = [records for _, records in found]
+    by_problem = [records for _, records, _ in found]
     scores = asdict(discriminator_scores([r for records in by_problem for r in records]))
     scores["surplus"] = sum(r.surplus for records in by_problem for r in records if r is not None)
     for k in dict.fromkeys((1, settings.suites)):
         scores[f"kill_at_{k}"] = mean_kill_at_k(by_problem, k)
+    covered = [of_suite for _, _, of_problem in found for of_suite in of_problem if of_suite is not None]
+    scores["line_coverage"] = mean_of(of_suite.lines for of_suite in covered)
+    scores["branch_coverage"] = mean_of(of_suite.branches for of_suite in covered)
     scores["cut_off"] = sum(cut)
     tasks = {
         p.id: {**asdict(discriminator_scores(records)), "bugs": bugs, "cut_off": ends, "suites": list(of)}
-        for p, (bugs, records), of, ends in zip(problems, found, suites, cut, strict=True)
+        for p, (bugs, records, _), of, ends in zip(problems, found, suites, cut, strict=True)
     }
     return {
         "problems": len(problems),
-        "bugs": sum(bugs for bugs, _ in found),
+        "bugs": sum(bugs for bugs, _, _ in found),
         "max_tokens": max_tokens,
         "rules": rules,
         "scores": scores,

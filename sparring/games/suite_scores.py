@@ -33,6 +33,8 @@ class SuiteRecord:
     """Validity as in the reward: |V| / max(slots, |T|), in which a test with a corrected output counts less than 1."""
     surplus: int = 0
     """Number of tests in the answer beyond the game config's max_tests; they do not count."""
+    valid: tuple[str, ...] = ()
+    """Sources of the valid tests."""
     wrong: Killed = ()
     mutants: Killed = ()
     correct: Killed = ()
@@ -59,6 +61,8 @@ class DiscriminatorScores:
     kill_rate: float | None
     """Share of wrong programs that are killed."""
     mutant_kill_rate: float | None
+    verifier_accuracy: float | None
+    """Share of suites that kill every wrong program and every mutant of their problem."""
     false_kill_rate: float | None
     """Share of correct programs that are killed, by tests that hold for the reference but not for every solution."""
 
@@ -71,15 +75,16 @@ def discriminator_scores(records: Iterable[SuiteRecord | None]) -> Discriminator
     return DiscriminatorScores(
         suites=len(judged),
         unjudged=records.count(None) + pairs.count(None),
-        parsed=_mean([_share(r.parsed, r) for r in judged]),
-        well_formed=_mean([_share(r.well_formed, r) for r in judged]),
-        agreed=_mean([_share(r.agreed, r) for r in judged]),
-        distinct=_mean([_share(r.distinct, r) for r in judged]),
-        duplicates=_mean([_share(r.repeated, r) for r in judged]),
-        validity=_mean([r.validity for r in judged]),
-        kill_rate=_mean([killed for r in judged for killed in r.wrong]),
-        mutant_kill_rate=_mean([killed for r in judged for killed in r.mutants]),
-        false_kill_rate=_mean([killed for r in judged for killed in r.correct]),
+        parsed=mean_of([_share(r.parsed, r) for r in judged]),
+        well_formed=mean_of([_share(r.well_formed, r) for r in judged]),
+        agreed=mean_of([_share(r.agreed, r) for r in judged]),
+        distinct=mean_of([_share(r.distinct, r) for r in judged]),
+        duplicates=mean_of([_share(r.repeated, r) for r in judged]),
+        validity=mean_of([r.validity for r in judged]),
+        kill_rate=mean_of([killed for r in judged for killed in r.wrong]),
+        mutant_kill_rate=mean_of([killed for r in judged for killed in r.mutants]),
+        verifier_accuracy=mean_of([all(known) for r in judged if (known := _known((*r.wrong, *r.mutants)))]),
+        false_kill_rate=mean_of([killed for r in judged for killed in r.correct]),
     )
 
 
@@ -94,18 +99,24 @@ def kill_at_k(records: Sequence[SuiteRecord | None], k: int) -> float | None:
     """
     judged = [record.mutants for record in records if record is not None]
     by_mutant = [[o for o in outcomes if o is not None] for outcomes in zip(*judged, strict=True)]
-    return _mean([pass_at_k(len(o), sum(o), k) for o in by_mutant if len(o) >= k])
+    return mean_of([pass_at_k(len(o), sum(o), k) for o in by_mutant if len(o) >= k])
 
 
 def mean_kill_at_k(by_problem: Iterable[Sequence[SuiteRecord | None]], k: int) -> float | None:
     """Returns the mean of `kill_at_k` over the problems for which it is not None; None if there is no such problem."""
-    return _mean([kill_at_k(records, k) for records in by_problem])
+    return mean_of([kill_at_k(records, k) for records in by_problem])
+
+
+def _known(killed: Killed) -> list[bool]:
+    """Returns the outcomes; nothing if the sandbox could not judge one of them."""
+    return [] if None in killed else [bool(outcome) for outcome in killed]
 
 
 def _share(count: int, record: SuiteRecord) -> float:
     return count / max(1, record.emitted)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """Returns the mean of the values that are not None; None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None

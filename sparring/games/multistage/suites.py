@@ -112,6 +112,7 @@ class Suites:
                 repeated=suite.duplicates,
                 validity=suite.validity(self._rules.rewards),
                 surplus=suite.surplus,
+                valid=tuple(suite.valid),
                 **killed,
             )
 

@@ -19,6 +19,7 @@ from sparring.problems.formats.humaneval import humaneval
 from sparring.problems.formats.livecodebench import livecodebench
 from sparring.problems.formats.mbpp import SPLITS, mbpp
 from sparring.problems.formats.outputs import exact
+from sparring.problems.formats.ult import ult
 from sparring.problems.grids import load_tasks, to_problem
 from sparring.problems.loader import ProblemFileError, load_problems
 
@@ -40,6 +41,7 @@ FORMATS: Mapping[str, Callable[..., list[Problem]]] = {
     "code_contests": code_contests,
     "apps": apps,
     "taco": taco,
+    "ult": ult,
     "q": directories,
     "grids": grids,
     "grids_hidden": partial(grids, hold_out_arc_gen=True),

@@ -58,6 +58,7 @@ def test_a_suite_goes_through_every_stage(sandbox):
         distinct=2,
         repeated=1,
         validity=2 / 7,
+        valid=("assert f([2, 1]) == [2, 1]", "assert f([3, 1, 2]) == [3, 2]"),
         wrong=(True,),  # by [3, 1, 2]
         mutants=(True,),
         correct=(False, True),  # a tuple is no list
@@ -132,6 +133,16 @@ def test_scores_by_hand():
     assert scores.duplicates == pytest.approx((1 / 4 + 1 / 8) / 2)
     assert scores.kill_rate == pytest.approx(2 / 3)
     assert (scores.mutant_kill_rate, scores.false_kill_rate) == (0.5, 0.0)
+
+
+def test_a_suite_is_an_accurate_verifier_if_it_kills_every_wrong_program():
+    records = [
+        record(wrong=(True, True), mutants=(True,)),
+        record(wrong=(True, True), mutants=(False,)),
+        record(wrong=(None, True)),  # not known
+        record(correct=(True,)),  # no wrong program
+    ]
+    assert discriminator_scores(records).verifier_accuracy == 0.5
 
 
 def test_nothing_measured_is_no_zero():

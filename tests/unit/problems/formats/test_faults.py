@@ -20,6 +20,7 @@ def test_every_format_names_a_missing_field(tmp_path) -> None:
         "code_contests": ("code_contests.jsonl", "public_tests", '{"input": [strings], '),
         "apps": ("apps.jsonl", "question", "the problem's text"),
         "taco": ("taco.jsonl", "question", "the problem's text"),
+        "ult": ("ult.jsonl", "func_name", "the function's name"),
     }
     assert set(cases) | {"problems", "q", "grids", "grids_hidden", "fields"} == set(FORMATS)
     for format, (name, field, expected) in cases.items():
@@ -56,6 +57,8 @@ def test_every_format_names_a_missing_field(tmp_path) -> None:
         ("apps", {"input_output": "[]"}, "field 'input_output': JSON of an empty list"),
         ("apps", {"input_output": '{"inputs": [1]}'}, "inputs and outputs are no lists of one length"),
         ("apps", {"solutions": '{"a": 1}'}, "field 'solutions': JSON of an object; expected a JSON list"),
+        ("ult", {"code": "def f("}, "field 'code': not valid Python"),
+        ("ult", {"func_name": "other"}, "field 'func_name': 'code' does not define it"),
         ("taco", {"tags": "Math"}, "field 'tags': no Python list"),
     ],
 )  # fmt: skip
