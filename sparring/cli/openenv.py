@@ -4,7 +4,7 @@
     python -m sparring openenv --dataset mbpp.jsonl --format mbpp --split train --game.kind code_execution
 
 The reward follows from the game's settings, as in training here (`--game.KEY`). Programs run in the sandbox only.
-OpenEnv's clients send no key, so the server listens on this machine only. Needs: pip install openenv-core
+OpenEnv's clients send no key, so the server listens on this machine only. Needs: pip install openenv
 """
 
 import argparse
@@ -43,7 +43,7 @@ def serve(options: OpenEnvOptions) -> None:
     try:
         from sparring.serving.openenv import environments
     except ModuleNotFoundError as error:
-        raise SparringError(f"{error}: pip install openenv-core") from None
+        raise SparringError(f"{error}: pip install openenv") from None
     problems = _problems(options)
     limits = game.rules.sandbox_limits
     with LocalSandbox(options.sandbox, slots=options.slots, limits=limits) as sandbox:

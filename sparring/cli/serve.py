@@ -168,6 +168,7 @@ def serve_until_told(options: argparse.Namespace) -> None:
             flush=True,
         )
         told.wait()
+        print(f"stopping; requests under way have {_GRACE_S} s to be answered", flush=True)
 
 
 def _free_port(host: str, port: int) -> int:

@@ -6,7 +6,7 @@ to the game's rules. If game.attempts_per_episode is above 1, the model can writ
 observation lists the failed tests, as in training. An attempt that the sandbox could not judge has no reward, and ends the
 episode.
 
-Needs openenv-core. Games with several players, or with several turns before a reward, are not supported.
+Needs openenv. Games with several players, or with several turns before a reward, are not supported.
 """
 
 import asyncio

@@ -33,6 +33,7 @@ def learning_curves(curves: Curves, metric: str) -> "Figure":
     axes["validation"].set(title=f"validation: {metric}", xlabel="step")
     axes["training"].set(title="training: mean reward", xlabel="step")
     for axis in axes.values():
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
         if axis.get_legend_handles_labels()[0]:
             axis.legend(fontsize=7)
@@ -51,7 +52,7 @@ def settings_beside(after: Mapping[str, Interval], metric: str) -> "Figure":
         axis.errorbar(found.mean, place, xerr=width, fmt="o", capsize=4, color="C0")
         axis.plot(list(found.by_seed), [place] * len(found.by_seed), ".", color="0.6", zorder=0)
     axis.set_yticks(range(len(after)), labels=list(after))
-    axis.invert_yaxis()
+    axis.set_ylim(len(after) - 0.5, -0.5)  # the first setting at the top, half a row of room at both ends
     axis.set(xlabel=metric, title=f"{metric}: mean, 95% interval, runs")
     axis.grid(alpha=0.3)
     figure.tight_layout()

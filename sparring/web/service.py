@@ -61,10 +61,13 @@ def say_errors_plainly(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def bad_request(_: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
+        # of several forms that a field may have, the one in which the fault lies deepest is the one that was meant
+        first = max(error.errors(), key=lambda found: len(found["loc"]))
         where = ".".join(str(part) for part in first["loc"] if part != "body")
         if first["type"] == "json_invalid":
             said = f"the body is not JSON: {first['ctx']['error']} (character {where})"
+        elif not where and not isinstance(error.body, dict):
+            said = "expected a JSON object, with the header Content-Type: application/json"
         else:
             said = (f"{where}: " if where else "") + first["msg"].removeprefix("Value error, ")
         return error_answer(400, said, "bad_request")

@@ -22,7 +22,7 @@ TRAINING = (ROOT / "docs" / "use_the_judge_elsewhere.md").read_text()
 def test_the_page_s_training_runs(tmp_path: Path) -> None:
     """The program of docs/use_the_judge_elsewhere.md, as it stands there."""
     (program,) = (
-        block for block in re.findall(r"```python\n(.*?)```", TRAINING, re.DOTALL) if "GRPOTrainer" in block
+        block for block in re.findall(r"```python\n(.*?)```", TRAINING, re.DOTALL) if "judge_reward" in block
     )
     with service("--slots", "2") as (url, _):
         script = tmp_path / "train.py"

@@ -5,6 +5,7 @@ listed in RUN_ELSEWHERE.
 """
 
 import argparse
+import importlib
 import json
 import os
 import re
@@ -110,6 +111,10 @@ def parts_of(line: str) -> Iterator[tuple[str, ...]]:
         elif words or not re.match(r"[A-Z_]+=", token):
             words.append(token)
 
+
+PROGRAMS = [(page, text) for page in PAGES for language, text in blocks(page) if language == "python"]
+IN_BENCH = re.findall(r"^([\w-]+)==", (ROOT / "requirements" / "bench.lock").read_text(), re.MULTILINE)
+"""Packages that `make .bench` installs, elsewhere than the tests' own."""
 
 COMMANDS = list(dict.fromkeys(command for page in PAGES for command in commands_of(page)))
 
@@ -268,6 +273,17 @@ def test_what_is_run_elsewhere_is_on_a_page_and_run_there() -> None:
     assert {elsewhere(command) for command in COMMANDS} - {None} == set(RUN_ELSEWHERE)
     tests = [where for where in RUN_ELSEWHERE.values() if not where.startswith("by hand, 20")]
     assert all((ROOT / test).is_file() for test in tests)
+
+
+@pytest.mark.parametrize(("page", "program"), PROGRAMS, ids=lambda given: getattr(given, "name", None))
+def test_a_program_on_a_page_imports_what_there_is(page: Path, program: str) -> None:
+    for of, imported in re.findall(r"^(?:from ([\w.]+) )?import ([\w., ]+)$", program, re.MULTILINE):
+        names = imported.split(", ")
+        for module in (of,) if of else names:
+            written_by_the_reader = module == "sparring.games.regex"
+            if module.split(".")[0] not in IN_BENCH and not written_by_the_reader:
+                found = importlib.import_module(module)
+                assert [name for name in names if of and not hasattr(found, name)] == [], f"{page}: {module}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -1,5 +1,7 @@
 """What is refused before anything starts, each with one line."""
 
+import contextlib
+import signal
 import socket
 from pathlib import Path
 
@@ -48,3 +50,20 @@ def test_of_an_embedded_model_is_said_what_it_is(capsys: pytest.CaptureFixture[s
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit):
         main([GENERATOR, f"--port={taken.getsockname()[1]}", "--sandbox=none", "--kv-cache-mb=16"])
     assert "gen: This is an embedded model" in capsys.readouterr().out
+
+
+def test_who_stops_it_is_told_at_once_that_it_stops(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said_before_ray_ends: list[str] = []
+
+    @contextlib.contextmanager
+    def on_ray(_: object):
+        yield
+        said_before_ray_ends.append(capsys.readouterr().out)
+
+    monkeypatch.setattr("sparring.cli.serve.on_ray", on_ray)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: handler(number, None))  # Ctrl-C
+    main([GENERATOR, "--port=0", "--sandbox=none", "--kv-cache-mb=16"])
+    (said,) = said_before_ray_ends
+    assert "serving gen at" in said and "10 s" in said.splitlines()[-1]

@@ -94,6 +94,33 @@ def test_what_is_too_much_is_refused_unread(
 
 
 @pytest.mark.parametrize(
+    ("test", "field", "wrong"),
+    [
+        ({"stdout": "", "code": 3}, "code", "valid string"),
+        ({"stdout": "", "cod": ""}, "cod", "not permitted"),
+        ({"stdin": "1"}, "stdout", "required"),
+    ],
+)
+def test_of_a_faulty_test_the_faulty_field_is_named(test: dict, field: str, wrong: str) -> None:
+    with service(Scripted()) as url:
+        refused = httpx.post(f"{url}/judge", json={"program": "", "tests": [test]})
+    message = refused.json()["error"]["message"]
+    assert refused.status_code == 400 and f".{field}: " in message and wrong in message
+
+
+@pytest.mark.parametrize("content_type", [None, "text/plain"])
+def test_a_body_that_is_not_declared_as_json_is_refused_with_the_header_it_lacks(
+    content_type: str | None,
+) -> None:
+    headers = {"Content-Type": content_type} if content_type else {}
+    with service(Scripted()) as url:
+        refused = httpx.post(f"{url}/judge", content='{"program": "", "tests": []}', headers=headers)
+    assert (
+        refused.status_code == 400 and "Content-Type: application/json" in refused.json()["error"]["message"]
+    )
+
+
+@pytest.mark.parametrize(
     ("verdict", "status", "ran"),
     [
         ({"status": Status.PASSED, "stdout": "7\n"}, "Success", ("Finished", 0)),
