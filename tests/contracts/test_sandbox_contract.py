@@ -252,6 +252,24 @@ def test_output_belongs_to_the_test_that_caused_it(sandbox: Sandbox) -> None:
     assert [v.stderr for v in verdicts] == [f"-{x}\n" for x in range(1, 15)]
 
 
+@pytest.mark.parametrize("first", ["", "import os\n"])
+def test_stderr_may_be_long_and_its_end_is_kept(sandbox: Sandbox, first: str) -> None:
+    program = "import sys\ndef f(n):\n    for i in range(n): print('step', i, file=sys.stderr)\n    return n"
+    tests = [f"{first}assert f({n}) == {n}" for n in (60_000, 60_001, 200_000)]
+    verdicts = judge(sandbox, program, *tests)
+    assert statuses(verdicts) == ["PASSED", "PASSED", "OUTPUT_LIMIT"]
+    assert all(len(verdict.stderr) == QUICK.output_kb << 10 for verdict in verdicts)
+    assert verdicts[0].stderr.endswith("step 59999\n")
+
+
+def test_a_whole_programs_stderr_may_be_long(sandbox: Sandbox) -> None:
+    program = "import sys\nfor i in range(9_000): print('step', i, file=sys.stderr)\nprint(int(input()) + 1)"
+    tests = [OutputTest(stdin="3", stdout="4"), OutputTest(stdin="x", stdout="4")]
+    verdicts = asyncio.run(sandbox.judge(program, tests, limits=QUICK))
+    assert statuses(verdicts) == ["PASSED", "RUNTIME_ERROR"]
+    assert "ValueError" in verdicts[1].stderr[-100:]
+
+
 def test_no_tests_no_verdicts(sandbox: Sandbox) -> None:
     assert judge(sandbox, PLUS_ONE) == []
 
