@@ -1,6 +1,7 @@
 """The messages between client, workers and backends, and the interface of a backend."""
 
 import hashlib
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ from sparring.core.verdict import KnownTest, Limits, OutputTest, ReferenceTest, 
 
 MOST_TEST_CHARS = 1_000_000
 """Largest length of a data test, characters. Tests of data sets may hold large tables. A longer test is judged as code."""
+
+_CODING = re.compile(
+    r"\A(\ufeff?(?:[ \t\f]*(?:#[^\r\n]*)?(?:\r\n?|\n))??[ \t\f]*#[^\r\n]*?coding[:=][ \t]*)[-\w.]+", re.ASCII
+)
+"""Matches the beginning of a Python program, through the encoding that its first or second line declares."""
 
 
 class SandboxUnavailable(SparringError):
@@ -74,6 +80,8 @@ class Job:
                 f"tests of a {self.language} program must be OutputTests, not Python source"
             )
         tests = [{"code": test.code, "stdin": test.stdin} for test in outputs]
+        if self.language == "python":  # its file is UTF-8
+            message["program"] = _CODING.sub(r"\g<1>utf-8", self.program)
         return message | {"tests": tests, "language": language_of(self.language).message()}
 
 

@@ -128,6 +128,33 @@ def test_a_program_prints_integers_of_any_length(sandbox: Sandbox) -> None:
     assert verdict.passed, verdict
 
 
+@pytest.mark.parametrize("code", ["", "print(len('ß'))"])
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        "# -*- coding: iso-8859-15 -*-",
+        "#!/usr/bin/env python\n# vim: set fileencoding=gb18030 :",
+        "\r\n  # coding: cp1251\r\n# coding: utf-8",
+        "# coding: koi8-r\n# coding: utf-8",
+        "\ufeff#coding=shift_jis",
+    ],
+)
+def test_a_program_is_text_whatever_encoding_it_declares(sandbox: Sandbox, beginning: str, code: str) -> None:
+    program = f"{beginning}\nprint(len('ж語'))"
+    test = OutputTest(stdout="2\n1" if code else "2", code=code)
+    (verdict,) = asyncio.run(sandbox.judge(program, [test], limits=QUICK))
+    assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize(
+    "lines", ["text = '''\n# coding: latin-1\n'''", "pass\n# coding: latin-1", "#\n#\n#coding=gbk"]
+)
+def test_a_text_that_declares_no_encoding_is_left_as_it_is(sandbox: Sandbox, lines: str) -> None:
+    program = f"{lines}\nprint(open(__file__).read())"
+    (verdict,) = asyncio.run(sandbox.judge(program, [OutputTest(stdout=program)], limits=QUICK))
+    assert verdict.passed, verdict
+
+
 @pytest.mark.parametrize("expression", ["'x' * 5000", "list(range(5000))", "10 ** 5000"])
 def test_a_long_value_is_over_the_limit(sandbox: Sandbox, expression: str) -> None:
     assert statuses(judge(sandbox, PLUS_ONE, expression)) == ["OUTPUT_LIMIT"]
