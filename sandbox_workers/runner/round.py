@@ -6,6 +6,7 @@ program's output and enforces the limits.
 
 import select
 import socket
+import time
 from collections.abc import Callable
 
 from . import kernel
@@ -50,7 +51,10 @@ class Round:
             poll.register(descriptor, select.POLLIN)
         timeout_s = 0.0
         while not self._is_over():
-            for descriptor, _ in poll.poll(timeout_s * 1000):
+            due = time.monotonic() + timeout_s
+            ready = poll.poll(timeout_s * 1000)
+            self._wall.stand_still(time.monotonic() - due)
+            for descriptor, _ in ready:
                 if not sources[descriptor]():
                     poll.unregister(descriptor)
             timeout_s = self._check()
