@@ -136,6 +136,7 @@ class Judging(Round):
             return  # the program failed, and all tests with it
         for text in self.program.read.values():
             text.clear()
+        self._dropped = 0
         with contextlib.suppress(OSError):
             self.teller.control.send(b".")
 

@@ -8,6 +8,8 @@ from .stop import Stop
 
 PATIENCE = 3
 """Longest time to wait for a test, as a multiple of its limit."""
+PAUSE_S = 0.5
+"""Time by which the supervisor is hardly late on a busy machine, seconds."""
 SMALL_DELAY = 0.1
 """Share of the limit. A test that waited less than this for a CPU was not delayed by it, so it is not retried."""
 
@@ -25,6 +27,12 @@ class Wall:
         """CPU seconds of each child when the clock started."""
         self._delay_before = {child: child.delay_s for child in children}
         self._started = time.monotonic()
+
+    def stand_still(self, late_s: float) -> None:
+        """Takes notice of how much later than due the supervisor went on, seconds. If that is long, the whole machine may
+        have been paused, and the test with it."""
+        if late_s > PAUSE_S:
+            self._started += late_s
 
     def left_s(self) -> float:
         """Returns the seconds until the limit is exceeded."""

@@ -40,9 +40,12 @@ def home_path(text: str) -> Path:
 def plain_endings() -> Iterator[None]:
     """Ends the command without a traceback: with one line and exit status 2 after an error that the user can act on, with
     one line and 130 after Ctrl-C, and without a message if the reader of the output has gone (`... | head`). Characters
-    that the terminal's encoding lacks are printed as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    that the terminal's encoding lacks are printed as escapes. Output to a closed stream is dropped."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # the caller has closed it, as `>&-` does
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         yield

@@ -197,7 +197,8 @@ class Limits(Settings):
     processes: int = Field(default=16, ge=1, le=1 << 20)
     file_mb: int = Field(default=8, ge=0, le=1 << 20)
     output_kb: int = Field(default=64, ge=1, le=1 << 20)
-    """KiB of captured stdout plus stderr; a program that prints more gets OUTPUT_LIMIT."""
+    """KiB of stdout per test; a program that prints more gets OUTPUT_LIMIT. On stderr it may print 1 MiB more, of which the
+    end is kept."""
 
     def over(self, others: "Limits") -> "Limits":
         """Returns the other limits, overridden by the limits that are set here. A data set may, for example, state the CPU

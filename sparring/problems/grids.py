@@ -85,7 +85,8 @@ class GridTask:
 
 def load_tasks(directory_or_file: str | Path, on_error: Literal["raise", "skip"] = "raise") -> list[GridTask]:
     """Reads the tasks of a directory's *.json files, sorted by name, or of one file. A file holds one task, whose id is the
-    file's name without ".json", or the tasks of ARC Prize by id, as Kaggle has them: NAME_challenges.json, with the outputs of the tests in NAME_solutions.json.
+    file's name without ".json", or tasks by id. ARC Prize's files on Kaggle, NAME_challenges.json, have the outputs of the
+    tests in NAME_solutions.json.
 
     Args:
         on_error: "skip" logs a warning for an unusable file and continues with the other files.
@@ -124,6 +125,8 @@ def _tasks_of(path: Path) -> list[GridTask]:
         return [parse_task(raw, path.stem, str(path))]
     file = path.with_name(path.name.replace("_challenges.json", "_solutions.json"))
     if file == path or not file.is_file():
+        if any('"output"' in json.dumps(task.get("test")) for task in raw.values()):
+            return [parse_task(task, name, f"{path}: task {name}") for name, task in raw.items()]
         raise ProblemFileError(
             f"{path}: holds tasks by id without the outputs of their tests; put NAME_solutions.json beside NAME_challenges.json"
         )

@@ -128,6 +128,33 @@ def test_a_program_prints_integers_of_any_length(sandbox: Sandbox) -> None:
     assert verdict.passed, verdict
 
 
+@pytest.mark.parametrize("code", ["", "print(len('ß'))"])
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        "# -*- coding: iso-8859-15 -*-",
+        "#!/usr/bin/env python\n# vim: set fileencoding=gb18030 :",
+        "\r\n  # coding: cp1251\r\n# coding: utf-8",
+        "# coding: koi8-r\n# coding: utf-8",
+        "\ufeff#coding=shift_jis",
+    ],
+)
+def test_a_program_is_text_whatever_encoding_it_declares(sandbox: Sandbox, beginning: str, code: str) -> None:
+    program = f"{beginning}\nprint(len('ж語'))"
+    test = OutputTest(stdout="2\n1" if code else "2", code=code)
+    (verdict,) = asyncio.run(sandbox.judge(program, [test], limits=QUICK))
+    assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize(
+    "lines", ["text = '''\n# coding: latin-1\n'''", "pass\n# coding: latin-1", "#\n#\n#coding=gbk"]
+)
+def test_a_text_that_declares_no_encoding_is_left_as_it_is(sandbox: Sandbox, lines: str) -> None:
+    program = f"{lines}\nprint(open(__file__).read())"
+    (verdict,) = asyncio.run(sandbox.judge(program, [OutputTest(stdout=program)], limits=QUICK))
+    assert verdict.passed, verdict
+
+
 @pytest.mark.parametrize("expression", ["'x' * 5000", "list(range(5000))", "10 ** 5000"])
 def test_a_long_value_is_over_the_limit(sandbox: Sandbox, expression: str) -> None:
     assert statuses(judge(sandbox, PLUS_ONE, expression)) == ["OUTPUT_LIMIT"]
@@ -250,6 +277,24 @@ def test_output_belongs_to_the_test_that_caused_it(sandbox: Sandbox) -> None:
     verdicts = judge(sandbox, program, *[f"f({x})" for x in range(1, 15)])
     assert [v.stdout for v in verdicts] == [f"load\n{x}\n" for x in range(1, 15)]
     assert [v.stderr for v in verdicts] == [f"-{x}\n" for x in range(1, 15)]
+
+
+@pytest.mark.parametrize("first", ["", "import os\n"])
+def test_stderr_may_be_long_and_its_end_is_kept(sandbox: Sandbox, first: str) -> None:
+    program = "import sys\ndef f(n):\n    for i in range(n): print('step', i, file=sys.stderr)\n    return n"
+    tests = [f"{first}assert f({n}) == {n}" for n in (60_000, 60_001, 200_000)]
+    verdicts = judge(sandbox, program, *tests)
+    assert statuses(verdicts) == ["PASSED", "PASSED", "OUTPUT_LIMIT"]
+    assert all(len(verdict.stderr) == QUICK.output_kb << 10 for verdict in verdicts)
+    assert verdicts[0].stderr.endswith("step 59999\n")
+
+
+def test_a_whole_programs_stderr_may_be_long(sandbox: Sandbox) -> None:
+    program = "import sys\nfor i in range(9_000): print('step', i, file=sys.stderr)\nprint(int(input()) + 1)"
+    tests = [OutputTest(stdin="3", stdout="4"), OutputTest(stdin="x", stdout="4")]
+    verdicts = asyncio.run(sandbox.judge(program, tests, limits=QUICK))
+    assert statuses(verdicts) == ["PASSED", "RUNTIME_ERROR"]
+    assert "ValueError" in verdicts[1].stderr[-100:]
 
 
 def test_no_tests_no_verdicts(sandbox: Sandbox) -> None:

@@ -54,6 +54,23 @@ def test_characters_that_a_terminal_lacks_are_escaped() -> None:
     assert (done.returncode, done.stdout) == (0, "gr\\xf6\\xdfe\n"), done.stderr
 
 
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_closed_stream_ends_no_command(closed: str) -> None:
+    command = (
+        "import sys; from sparring.core.commands import plain_endings\n"
+        "with plain_endings(): [print(stream.isatty(), file=stream) for stream in (sys.stdout, sys.stderr)]"
+    )
+    descriptor = {"stdout": 1, "stderr": 2}[closed]
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {descriptor}>&-', "sh", sys.executable, "-c", command],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+    )
+    said = {"stdout": done.stdout, "stderr": done.stderr}
+    assert done.returncode == 0 and said.pop(closed) == "" and list(said.values()) == ["False\n"], done
+
+
 @pytest.mark.parametrize("prints", ["print('x' * 100_000, flush=True)", "print('x')"])
 def test_who_reads_no_further_ends_a_command_without_a_word(prints: str) -> None:
     command = f"from sparring.core.commands import plain_endings\nwith plain_endings(): input(); {prints}"

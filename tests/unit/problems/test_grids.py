@@ -166,6 +166,17 @@ def test_a_file_of_arc_prize_holds_tasks_by_id_and_another_their_solutions(tmp_p
         load_tasks(challenges)
 
 
+def test_tasks_by_id_may_hold_the_outputs_of_their_tests(tmp_path):
+    by_id = {
+        "a1": {"train": [PAIR], "test": [PAIR]},
+        "b2": {"train": [PAIR, PAIR], "test": [PAIR], "name": "b"},
+    }
+    assert [task.id for task in load_tasks(write(tmp_path, by_id))] == ["a1", "b2"]
+    by_id["b2"]["test"] = [PAIR, {"input": [[1]]}]
+    with pytest.raises(ProblemFileError, match=r"task b2: split 'test', pair 1, field 'output': missing"):
+        load_tasks(write(tmp_path, by_id))
+
+
 def test_a_task_may_carry_its_name(tmp_path):
     assert load_tasks(write(tmp_path, {"train": [PAIR], "test": [PAIR], "name": "x"}))
 

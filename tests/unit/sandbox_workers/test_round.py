@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from sandbox_workers.runner import round as round_module
 from sandbox_workers.runner.round import Round
 
 
@@ -35,6 +36,18 @@ class Running(Round):
         return self.stop is not None
 
 
+class Poll:
+    """A poll in which nothing happens, on a machine that is paused during the first poll."""
+
+    def __init__(self, paused_s: float) -> None:
+        self.now, self._paused_s = 100.0, paused_s
+
+    def poll(self, timeout_ms: float) -> list:
+        self.now += timeout_ms / 1000 + self._paused_s
+        self._paused_s = 0.0
+        return []
+
+
 @pytest.mark.parametrize(
     ("wall_s", "until_look_s", "status"),
     [
@@ -52,3 +65,22 @@ def test_memory_is_judged_by_every_look(wall_s: float, until_look_s: float, stat
     played._start_clock(program)
     played._check()
     assert (played.stop.status if played.stop else None) == status
+
+
+@pytest.mark.parametrize("paused_s", [0.0, 0.3, 30.0])
+def test_the_clock_stands_still_while_the_machine_is_paused(
+    monkeypatch: pytest.MonkeyPatch, paused_s: float
+) -> None:
+    nobody: Any = None
+    program: Any = ScriptedProgram(0.1)
+    poll = Poll(paused_s)
+    monkeypatch.setattr(round_module.time, "monotonic", lambda: poll.now)
+    monkeypatch.setattr(round_module.select, "poll", lambda: poll)
+    played = Running(nobody, nobody, {"cpu_s": 1.0, "wall_s": 5.0, "memory_mb": 200})
+    played.program = program
+    program.holds_more_than = lambda memory_mb: False
+    played._start_clock(program)
+    played._watch({})
+    assert played.stop is not None and played.stop.status == "TIME_LIMIT"
+    taken_s = poll.now - 100.0
+    assert 5.0 <= taken_s - (paused_s if paused_s > 1 else 0.0) < 5.2
