@@ -39,11 +39,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def test_environment() -> Iterator[None]:
     """Excludes this machine from the environment's proxy, which cannot reach the services of tests, disables requests to
-    the Hugging Face hub, and gives Ray's workers the same priority as the tests: with Ray's default niceness of 15 they
+    the Hugging Face hub and uploads to W&B, and gives Ray's workers the same priority as the tests: with Ray's default niceness of 15 they
     would nearly stop beside a test that computes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_worker_niceness", "0")
         patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.delenv("WANDB_API_KEY", raising=False)  # a run with a key uploads by itself
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, ",".join(filter(None, ("127.0.0.1,localhost", os.environ.get(name)))))
         yield
