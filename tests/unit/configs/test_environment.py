@@ -89,6 +89,36 @@ def test_a_held_out_file_on_the_command_line_is_read_as_the_recipe_says(monkeypa
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("config", ["grpo_mbpp", "grpo_mbpp:16gb"])
+def test_a_recipe_that_reads_both_parts_of_mbpp_from_one_file_takes_both_from_there(
+    monkeypatch, config
+) -> None:
+    before = load("--config", config)
+    monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
+    problems = load("--config", config).problems
+    assert (problems.file, problems.split) == ("/data/mbpp.jsonl", before.problems.split)
+    assert (problems.held_out.file, problems.held_out.split) == (Path("/data/mbpp.jsonl"), "test")
+    own = load("--config", config, "--problems.file", "mine.jsonl").problems
+    assert (own.file, own.held_out.file) == ("mine.jsonl", Path("/data/mbpp.jsonl"))
+    own = load("--config", config, "--problems.held-out.file", "mine.jsonl").problems
+    assert (own.file, own.held_out.file) == ("/data/mbpp.jsonl", Path("mine.jsonl"))
+
+
+def test_code_execution_is_evaluated_on_mbpp(monkeypatch) -> None:
+    recipe = ("--config", "grpo_code_execution:1.5b")
+    before = load(*recipe)
+    monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "5")
+    assert load(*recipe) == before, "its held-out problems are not MBPP's"
+    monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
+    config = load(*recipe)
+    held_out = config.problems.held_out
+    assert (held_out.file, held_out.format, held_out.split) == (Path("/data/mbpp.jsonl"), "mbpp", "test")
+    assert (config.problems.file, config.problems.format) == (before.problems.file, "problems")
+    assert config.evaluation.problems == 5
+    assert config.problems.failing_references == "leave_out", "a few of MBPP's fail"
+    assert load(*recipe, "--problems.held-out.fraction", "0.3").problems.held_out.fraction == 0.3
+
+
 @pytest.mark.parametrize("config", ["embedded", "debug", "spiral_kuhn", "grpo_code_execution"])
 def test_other_problems_have_nothing_to_do_with_mbpp(monkeypatch, capsys, config) -> None:
     before = load("--config", config)
