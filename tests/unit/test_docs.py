@@ -207,6 +207,14 @@ def test_a_command_is_understood_by_what_it_calls(
         assert not leaving.code or in_part, message  # --help ends with 0
 
 
+def test_a_command_for_published_grids_leaves_out_what_does_not_fit() -> None:
+    """At 16,384 tokens one of ARC's 400 tasks does not, and would refuse the run."""
+    grids = [c.words for c in COMMANDS if "driver.py" in c.words and "grids" in c.words]
+    assert grids
+    for words in grids:
+        assert load_run(list(words[2:]))[0].problems.too_long == "leave_out", words
+
+
 @pytest.mark.parametrize(
     "line",
     [
