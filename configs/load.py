@@ -5,7 +5,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Self
 
@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDic
 from configs.environment import HELP, effective, read_environment
 from configs.layers import leaves, nested, overlay, place
 from configs.options import similar
+from configs.other_names import OPTIONS_OF_RECIPES, OTHER_NAMES
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from learners.checkpoints import RUN_STATE
@@ -47,6 +48,13 @@ SHORTCUTS = {
     "game.max-tests": "max-tests-per-problem",
     "generator.engine.max-model-len": "max-model-len",
 }
+
+_SHORT = {
+    short.replace("-", "_"): key.replace("-", "_")
+    for key, names in SHORTCUTS.items()
+    for short in ([names] if isinstance(names, str) else names)
+} | {"use_reasoning_format": "game.answer_format"}
+_OTHERS = _SHORT | OTHER_NAMES
 
 _FIRST_DAY = (
     "config", "plan", "resume", "resume_from", "output_dir", "run_name", "seed", "local", "device", "learning_rate",
@@ -174,7 +182,7 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
     command_line = CliSettingsSource(_Command)
     parser = command_line.root_parser
     parser.error = lambda message: _refuse(
-        message + similar(parser, message)
+        message + (_named_otherwise(message) or similar(parser, message))
     )  # argparse would print the usage and exit
     given = [_dashed(word) for word in arguments if word not in _HELP]
     try:
@@ -202,7 +210,8 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
             key: variable for key, (variable, _) in variables.items()
         }
         who |= dict.fromkeys(on_command_line, "command line")
-        raise ConfigError("\n".join(_explain(e, who, str(path)) for e in error.errors())) from error
+        faults = [_explain(e, who, str(path)) for e in error.errors()]
+        raise ConfigError("\n".join([*faults, *_recipes_meant(given, faults, path.stem)])) from error
     except ValueError as error:
         raise ConfigError(str(error)) from error
     for pattern, where in _idle(run).items():
@@ -347,6 +356,33 @@ def _print_help(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name
     raise SystemExit(0)
 
 
+def _here(key: str, value: Any) -> str:
+    """Returns what an unknown key, or each key under it, is called here; empty if that is not known."""
+    theirs = [f"{key}.{name}" for name in value] if isinstance(value, Mapping) else [key]
+    return "".join(f"{name} is {_OTHERS[name]} here; " for name in theirs if name in _OTHERS)
+
+
+def _named_otherwise(message: str) -> str:
+    """Returns what the unknown options in argparse's message are called here, or ""."""
+    unknown = [word.partition("=")[0] for word in message.split() if word.startswith("--")]
+    names = {word: OTHER_NAMES.get(word[2:].replace("-", "_")) for word in unknown}
+    return "".join(f"; {word} is --{key.replace('_', '-')} here" for word, key in names.items() if key)
+
+
+def _recipes_meant(given: Sequence[str], faults: Sequence[str], recipe: str) -> list[str]:
+    """Returns a line for each recipe whose options were given to another recipe, which refuses them."""
+    meant: dict[str, list[str]] = {}
+    for option in (word.partition("=")[0] for word in given):
+        other = OPTIONS_OF_RECIPES.get(option.removeprefix("--"))
+        key = _SHORT.get(option.removeprefix("--").replace("-", "_"), "").removesuffix(".model")
+        if other and other != recipe and any(key in fault for fault in faults):
+            meant.setdefault(other, []).append(option)
+    return [
+        f"command line: {', '.join(options)}: of the recipe {other} (give --config {other}), and this is {recipe}"
+        for other, options in meant.items()
+    ]
+
+
 def _refuse(message: str) -> NoReturn:
     raise ConfigError(f"command line: {message}: see --help for the keys there are")
 
@@ -364,7 +400,8 @@ def _explain(error: Any, who: Mapping[str, str], recipe: str) -> str:
     if unknown:
         path, section = place(error["loc"][:-1], Run)
         if section is None or "kind" not in section.model_fields:
-            return f"{origin}: unknown key {key}: see --help for the keys there are"
+            here = _here(key, error["input"])
+            return f"{origin}: unknown key {key}: {here}see --help for the keys there are"
         beside = [  # these keys may name, or imply, the kind
             f"; {name} sets {k}"
             for k, name in who.items()
