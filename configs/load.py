@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, SettingsError
 
-from configs.environment import HELP, effective, read_environment
+from configs.environment import HELP, NOTES, effective, read_environment
 from configs.layers import leaves, nested, overlay, place
 from configs.options import similar
 from configs.other_names import OPTIONS_OF_RECIPES, OTHER_NAMES
@@ -99,7 +99,7 @@ class Run(Config):
     """Print what would run (models, sandbox, devices, steps, memory, disk), or why it cannot, and start nothing."""
 
     use_wandb: bool = False
-    """Add wandb to tracking.to."""
+    """Add wandb to tracking.to. Default: true if WANDB_API_KEY is set and tracking.to is not given."""
     use_vllm: bool = False
     """Set engine.kind to vllm, if the recipe has another."""
     use_reasoning_format: bool = False
@@ -218,9 +218,9 @@ def load_run(arguments: list[str]) -> tuple[Run, str]:
         if idle := sorted(key for key in on_command_line if re.fullmatch(pattern, key)):
             raise ConfigError(f"command line: {idle[0]} has no effect {where}: leave it out")
     kept = dict(leaves(values))
-    for key, value in from_environment.items():
+    for key, (variable, value) in variables.items():
         if key in kept:
-            print(f"from the environment: {key} = {value}", flush=True)
+            print(f"from the environment: {key} = {value}{NOTES.get(variable, '')}", flush=True)
     return run, name
 
 

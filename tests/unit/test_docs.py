@@ -190,7 +190,7 @@ def a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "output" / "RUN").mkdir(parents=True)
     shutil.copy(ROOT / "configs" / "debug.yaml", tmp_path / "output" / "RUN" / "config.yaml")
     monkeypatch.chdir(tmp_path)
-    for name in [n for n in os.environ if n.startswith(("SPARRING_", "MBPP_"))]:
+    for name in [n for n in os.environ if n.startswith(("SPARRING_", "MBPP_", "WANDB_"))]:
         monkeypatch.delenv(name)
 
 

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
+import sparring.tracking.settings
 from configs.environment import read_environment
 from configs.load import ConfigError, Run, load_run
 
@@ -127,6 +129,53 @@ def test_other_problems_have_nothing_to_do_with_mbpp(monkeypatch, capsys, config
     assert load("--config", config) == before
     (line,) = capsys.readouterr().out.splitlines()
     assert "MBPP_DATASET_PATH and MBPP_EVAL_NUM_QUESTIONS left alone" in line
+
+
+# ---------------------------------------------------------------------- W&B
+@pytest.fixture
+def key(monkeypatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+
+
+def test_a_key_of_wandb_turns_it_on_and_says_how_to_turn_it_off(key, capsys, mine) -> None:
+    assert load(*mine, "--wandb-name", "n").to_config().tracking.to == ("wandb",)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert (
+        "tracking.to" in line and "WANDB_API_KEY" in line and "--no-use-wandb" in line and "000" not in line
+    )
+
+
+@pytest.mark.parametrize(
+    ("recipe_says", "variable", "options", "to"),
+    [
+        ("", None, ("--no-use-wandb",), ()),
+        ("use_wandb: false\n", None, (), ()),
+        ("", None, ("--use-wandb",), ("wandb",)),
+        ("", None, ("--tracking.to", "tensorboard"), ("tensorboard",)),
+        ("tracking: {to: []}\n", None, (), ()),
+        ("", '["tensorboard"]', (), ("tensorboard",)),
+    ],
+)
+def test_what_is_said_of_trackers_holds_whatever_key_there_is(
+    key, capsys, monkeypatch, recipe, recipe_says, variable, options, to
+) -> None:
+    if variable:
+        monkeypatch.setenv("SPARRING_TRACKING__TO", variable)
+    assert load(*recipe(MINE + recipe_says), *options).to_config().tracking.to == to
+    assert "WANDB_API_KEY" not in capsys.readouterr().out
+
+
+def test_a_run_that_began_without_wandb_goes_on_without(key, tmp_path) -> None:
+    config = load("--config", "debug", "--no-use-wandb").to_config()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    assert load("--resume", "--output-dir", str(tmp_path)).to_config().tracking.to == ()
+
+
+def test_a_key_without_the_library_is_left_alone(key, capsys, monkeypatch, mine) -> None:
+    monkeypatch.setattr(sparring.tracking.settings, "find_spec", lambda name: None)
+    assert load(*mine).to_config().tracking.to == ()
+    assert "WANDB_API_KEY left alone: wandb is not installed" in capsys.readouterr().out
 
 
 def test_command_line_over_environment_over_recipe_over_default(monkeypatch, capsys, mine) -> None:
