@@ -25,6 +25,9 @@ help:
 run: setup
 	$(BIN)/python driver.py $(ARGS)
 
+# No run of a test or a benchmark is sent to your account.
+test test-slow test-nightly test-kinds coverage bench experiments: export WANDB_API_KEY =
+
 # By two workers (tests/conftest.py); ARGS="-n 0 ..." for a debugger.
 test: setup
 	$(BIN)/python -m pytest -n 2 $(ARGS)

@@ -5,7 +5,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Self
@@ -14,9 +14,10 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, SettingsError
 
-from configs.environment import HELP, effective, read_environment
+from configs.environment import HELP, NOTES, effective, read_environment
 from configs.layers import leaves, nested, overlay, place
 from configs.options import similar
+from configs.other_names import OPTIONS_OF_RECIPES, OTHER_NAMES
 from configs.schema import Config
 from configs.sections import EMBEDDED
 from learners.checkpoints import RUN_STATE
@@ -48,6 +49,13 @@ SHORTCUTS = {
     "game.max-tests": "max-tests-per-problem",
     "generator.engine.max-model-len": "max-model-len",
 }
+
+_SHORT = {
+    short.replace("-", "_"): key.replace("-", "_")
+    for key, names in SHORTCUTS.items()
+    for short in ([names] if isinstance(names, str) else names)
+} | {"use_reasoning_format": "game.answer_format"}
+_OTHERS = _SHORT | OTHER_NAMES
 
 _FIRST_DAY = (
     "config", "plan", "plan_for", "resume", "resume_from", "output_dir", "run_name", "seed", "local", "device", "learning_rate",
@@ -106,7 +114,7 @@ class Run(Config):
     cpu-16GB (no GPU)."""
 
     use_wandb: bool = False
-    """Add wandb to tracking.to."""
+    """Add wandb to tracking.to. Default: true if WANDB_API_KEY is set and tracking.to is not given."""
     use_vllm: bool = False
     """Set engine.kind to vllm, if the recipe has another."""
     use_reasoning_format: bool = False
@@ -191,7 +199,7 @@ def load_run(arguments: list[str], made: MadeRecipe | None = None) -> tuple[Run,
     command_line = CliSettingsSource(_Command)
     parser = command_line.root_parser
     parser.error = lambda message: _refuse(
-        message + similar(parser, message)
+        message + (_named_otherwise(message) or similar(parser, message))
     )  # argparse would print the usage and exit
     given = [_dashed(word) for word in arguments if word not in _HELP]
     try:
@@ -219,16 +227,17 @@ def load_run(arguments: list[str], made: MadeRecipe | None = None) -> tuple[Run,
         who = dict.fromkeys(in_recipe, str(path)) | dict(made.set_by if made else {}) | by_variable
         who |= dict.fromkeys(on_command_line, "command line")
         names = set(by_variable.values())
-        raise ConfigError("\n".join(_explain(e, who, str(path), names) for e in error.errors())) from error
+        faults = [_explain(e, who, str(path), names) for e in error.errors()]
+        raise ConfigError("\n".join([*faults, *_recipes_meant(given, faults, path.stem)])) from error
     except ValueError as error:
         raise ConfigError(str(error)) from error
     for pattern, where in _idle(run).items():
         if idle := sorted(key for key in on_command_line if re.fullmatch(pattern, key)):
             raise ConfigError(f"command line: {idle[0]} has no effect {where}: leave it out")
     kept = dict(leaves(values))
-    for key, value in from_environment.items():
+    for key, (variable, value) in variables.items():
         if key in kept:
-            print(f"from the environment: {key} = {value}", flush=True)
+            print(f"from the environment: {key} = {value}{NOTES.get(variable, '')}", flush=True)
     return run, name
 
 
@@ -364,6 +373,33 @@ def _print_help(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name
     raise SystemExit(0)
 
 
+def _here(key: str, value: Any) -> str:
+    """Returns what an unknown key, or each key under it, is called here; empty if that is not known."""
+    theirs = [f"{key}.{name}" for name in value] if isinstance(value, Mapping) else [key]
+    return "".join(f"{name} is {_OTHERS[name]} here; " for name in theirs if name in _OTHERS)
+
+
+def _named_otherwise(message: str) -> str:
+    """Returns what the unknown options in argparse's message are called here, or ""."""
+    unknown = [word.partition("=")[0] for word in message.split() if word.startswith("--")]
+    names = {word: OTHER_NAMES.get(word[2:].replace("-", "_")) for word in unknown}
+    return "".join(f"; {word} is --{key.replace('_', '-')} here" for word, key in names.items() if key)
+
+
+def _recipes_meant(given: Sequence[str], faults: Sequence[str], recipe: str) -> list[str]:
+    """Returns a line for each recipe whose options were given to another recipe, which refuses them."""
+    meant: dict[str, list[str]] = {}
+    for option in (word.partition("=")[0] for word in given):
+        other = OPTIONS_OF_RECIPES.get(option.removeprefix("--"))
+        key = _SHORT.get(option.removeprefix("--").replace("-", "_"), "").removesuffix(".model")
+        if other and other != recipe and any(key in fault for fault in faults):
+            meant.setdefault(other, []).append(option)
+    return [
+        f"command line: {', '.join(options)}: of the recipe {other} (give --config {other}), and this is {recipe}"
+        for other, options in meant.items()
+    ]
+
+
 def _refuse(message: str) -> NoReturn:
     raise ConfigError(f"command line: {message}: see --help for the keys there are")
 
@@ -382,7 +418,8 @@ def _explain(error: Any, who: Mapping[str, str], recipe: str, variables: Collect
     if unknown:
         path, section = place(error["loc"][:-1], Run)
         if section is None or "kind" not in section.model_fields:
-            return f"{origin}: unknown key {key}: see driver.py --help for the keys there are"
+            here = _here(key, error["input"])
+            return f"{origin}: unknown key {key}: {here}see --help for the keys there are"
         beside = [  # these keys may name, or imply, the kind
             f"; {name} sets {k}"
             for k, name in who.items()

@@ -381,5 +381,5 @@ class Config(Settings):
                 raise ValueError(f"stop.max_kl needs {role}.learner.kl.kind watched: none leaves KL unknown")
             if self.device == "cpu" and settings.offload != "none":
                 raise ValueError(f"{role}.learner.offload has no effect with device cpu")
-            if self.local and settings.workers > 1:
+            if self.local and settings.fewest_workers > 1:
                 raise ValueError(f"{role}.learner.workers has no effect with local")

@@ -163,8 +163,9 @@ class LearnerSettings(Settings):
     offload: Literal["none", "optimizer", "all"] = "none"
     """Which state is moved to host memory between steps (device cuda), to make room for other processes on the GPU: the
     optimizer's state, or the networks as well."""
-    workers: int = Field(default=1, ge=1)
-    """Number of Ray Train workers that share each update. The result does not depend on it."""
+    workers: int | None = Field(default=1, ge=1)
+    """Number of Ray Train workers that share each update. The result does not depend on it. None: one for each GPU that the
+    engines leave; on a CPU one, or two with sharding fsdp."""
     min_workers: int | None = Field(default=None, ge=1)
     """Minimum number of workers with which training continues after a node was lost; workers are added again when there
     are free resources. Default: wait for all workers."""
@@ -182,6 +183,11 @@ class LearnerSettings(Settings):
         """Returns the estimator, which must be gae."""
         assert isinstance(self.estimator, Gae)
         return self.estimator
+
+    @property
+    def fewest_workers(self) -> int:
+        """Returns the number of workers; if that is open, the least that goes with the sharding."""
+        return self.workers or (2 if self.sharding == "fsdp" else 1)
 
     def shares_workers_with(self, other: "LearnerSettings") -> bool:
         """Returns whether both train adapters that can share one backbone, and use the same kind of workers."""
@@ -215,7 +221,7 @@ class LearnerSettings(Settings):
         return self
 
     def _check_tuning(self) -> None:
-        if self.min_workers is not None and self.min_workers > self.workers:
+        if self.min_workers is not None and self.workers is not None and self.min_workers > self.workers:
             raise ValueError(f"min_workers ({self.min_workers}) is above workers ({self.workers})")
         if self.lora is not None:
             self.refuse_changed(("trainable_layers",), "has no effect with lora: the model itself is frozen")

@@ -254,7 +254,7 @@ class TrainRun:
         first = next(iter(specs.values()))
         settings, on_gpu = first.settings, first.device == "cuda"
         gpus = {"GPU": settings.gpus} if settings.gpus else {}
-        least = settings.min_workers
+        least, workers = settings.min_workers, settings.fewest_workers
         callbacks: list[Any] = [_Registered(self.mailbox), _TellOfLosses(self.mailbox)]
         if nodes and least is None:
             callbacks.append(_BeginOn(nodes))
@@ -263,7 +263,7 @@ class TrainRun:
             train_loop_config={"specs": dict(specs), "mailbox": self.mailbox, "republish": republish},
             torch_config=TorchGroup(backend="nccl" if on_gpu else "gloo", timeout_s=_COLLECTIVE_S),
             scaling_config=ScalingConfig(
-                num_workers=settings.workers if least is None else (least, settings.workers),
+                num_workers=workers if least is None else (least, workers),
                 use_gpu=on_gpu,
                 resources_per_worker={"CPU": settings.cpus} | gpus,
             ),

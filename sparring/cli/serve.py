@@ -27,7 +27,6 @@ from sparring.core.commands import parser_of, plain_endings
 from sparring.core.errors import SparringError
 from sparring.core.interfaces import SandboxKind
 from sparring.runtime.logs import quiet_logs
-from sparring.runtime.sockets import keep_socket_paths_short
 from sparring.web.options import add_options
 
 _ONGOING = 4096
@@ -201,6 +200,7 @@ def on_ray(options: argparse.Namespace) -> Iterator[None]:
     from ray.exceptions import RayError
 
     from actors.rollout import ENGINE_ENVIRONMENT
+    from sparring.runtime.ray_start import join_ray, start_ray
 
     def build() -> "FastAPI":
         from sparring.serving.app import build_app
@@ -219,14 +219,10 @@ def on_ray(options: argparse.Namespace) -> Iterator[None]:
             "runtime_env": {"env_vars": ENGINE_ENVIRONMENT | {"OMP_NUM_THREADS": str(options.threads)}},
         },
     )(serve.ingress(build)())
-    keep_socket_paths_short()
-    ray.init(
-        address=os.environ.get("RAY_ADDRESS", "local"),
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        include_dashboard=False,
-        object_store_memory=_OBJECT_STORE_BYTES,
-    )
+    if os.environ.get("RAY_ADDRESS"):
+        join_ray()
+    else:
+        start_ray(include_dashboard=False, object_store_memory=_OBJECT_STORE_BYTES)
     try:
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
         serve.start(http_options={"host": options.host, "port": proxy_port})

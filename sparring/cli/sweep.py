@@ -5,6 +5,7 @@
     python -m sparring sweep asha --key learning_rate=1e-5..1e-3:log --samples 16 --interval 2
     python -m sparring sweep pbt --key learning_rate=1e-5..1e-3:log --samples 4 --interval 4
     python -m sparring sweep ablate guards --config embedded --seeds 3
+    python -m sparring sweep ablate golf --config code_golf --seeds 3
     python -m sparring sweep cross-validate --folds 5
     python -m sparring sweep data-size --sizes 50,200,800 --seeds 3
     python -m sparring sweep model-size --models path/a,path/b --config chat
@@ -42,11 +43,11 @@ from sparring.sweeps.spec import (
     Values,
     base_config,
     check,
+    comparable,
     draws,
     grid,
     load_sweep,
     parse_key,
-    without_idle,
 )
 from sparring.tracking.run_record import versions
 
@@ -129,9 +130,15 @@ def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path)
         versions=versions(),
     )
     if options.kind == "ablate":
-        sweep, idle = without_idle(sweep, directory)
-        for name in idle:
-            print(f"{name}: is what the recipe does; left out")
+        sweep, left_out = comparable(sweep, directory)
+        for name, reason in left_out.items():
+            print(f"{name}: left out: {reason}")
+        if len(sweep.settings) == 1:
+            others = ", ".join(name for name in NAMES if name not in options.names)
+            raise SweepError(
+                f"ablate {' '.join(options.names)}: recipe {options.config} (game {config.game.kind}) has none of these parts; "
+                f"give another of {others}, or keys of your own: sweep grid --key"
+            )
     check(sweep, directory)
     sweep.save(directory)
     return sweep

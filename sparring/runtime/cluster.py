@@ -6,7 +6,6 @@ import contextlib
 import functools
 import os
 import shutil
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,7 +52,7 @@ from sparring.runtime.placement import (
     parts_of,
     place,
 )
-from sparring.runtime.sockets import keep_socket_paths_short
+from sparring.runtime.ray_start import join_ray, start_ray
 from sparring.runtime.weight_files import read_weights, write_weights
 from sparring.tracking.progress import say
 from sparring.tracking.run_log import harmless
@@ -62,7 +61,6 @@ _A_LITTLE = 0.01
 """Share of a GPU for a task that only inspects the GPU."""
 _PATIENCE_S = 120
 _LOOK_S = 2.0
-_ANSWER_S = 3.0
 
 
 class ClusterTooSmall(SparringError):
@@ -93,60 +91,23 @@ def for_the_user(error: RayError) -> SparringError:
 
 
 def connect(config: Config) -> None:
-    """Joins the cluster at RAY_ADDRESS (`ray job submit` sets it), or starts Ray on this machine if the variable is not
-    set. Raises SparringError."""
+    """Joins the cluster at RAY_ADDRESS, or starts Ray on this machine if the variable is not set. Raises SparringError."""
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")  # a dead learner is noticed at once
     # the same for a learner that is stopped; Ray's default is 600
     os.environ.setdefault("RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S", "120")
     os.environ.setdefault("RAY_DEDUP_LOGS", "1")
     # else Ray warns about its own start-up
     os.environ.setdefault("RAY_worker_maximum_startup_concurrency", "8")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if os.environ.get("RAY_ADDRESS"):
-        if not ray.is_initialized():
-            _require_answer(os.environ["RAY_ADDRESS"])
-            of_nodes = {"HF_HUB_CACHE": os.environ["HF_HUB_CACHE"]} if config.model_cache else {}
-            try:
-                ray.init(**quiet, runtime_env={"env_vars": of_nodes})
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                raise SparringError(
-                    f"RAY_ADDRESS={os.environ['RAY_ADDRESS']}: Ray cannot join it ({' '.join(str(error).split())})"
-                ) from error
+        of_nodes = {"HF_HUB_CACHE": os.environ["HF_HUB_CACHE"]} if config.model_cache else {}
+        join_ray(runtime_env={"env_vars": of_nodes})
         return
-    keep_socket_paths_short()
     os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # this machine is not preempted
-    for last in (False, False, True):
-        try:
-            ray.init(
-                **quiet,
-                # without `local`, Ray joins any cluster that `ray start` left on this machine
-                address="local",
-                resources={"sandbox": config.sandbox.workers},
-                include_dashboard=None,
-                object_store_memory=_store_bytes(config),
-            )
-            return
-        except Exception as error:  # Ray gives its node half a minute to start, however busy the machine is
-            ray.shutdown()
-            if "timed out during startup" not in str(error):
-                raise
-            if last:
-                raise SparringError(f"Ray does not start on this machine: {error}") from error
-
-
-def _require_answer(address: str) -> None:
-    """Raises SparringError if nothing answers at the address. Without this check Ray would try for a quarter of an
-    hour."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
-    except OSError as error:
-        raise SparringError(
-            f"RAY_ADDRESS={address}: no cluster answers there ({error.strerror or error}): start one (ray start --head), or "
-            "unset RAY_ADDRESS to run on this machine"
-        ) from None
+    start_ray(
+        resources={"sandbox": config.sandbox.workers},
+        include_dashboard=None,
+        object_store_memory=_store_bytes(config),
+    )
 
 
 def _store_bytes(config: Config) -> int:

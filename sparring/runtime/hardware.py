@@ -19,6 +19,7 @@ driver reports for the smallest GPU, in GiB (a "24 GB" card has a little less th
     learner.gpus, rollout.gpus       -         1 if there are enough for all; else the learners share one GPU and the
                                                actors have the others; on a single GPU each have a half (a learner of
                                                several workers: 1 each)
+    learner.workers (None)           1         one for each GPU that the engines leave; with sharding fsdp at least 2
     rollout.actors                   1         one for each GPU that nothing else is on (sparring/runtime/placement.py)
     evaluation.problems              100       40            100      100
     model (auto)                     1.5B      1.5B          3B       3B, of Qwen2.5-Coder-Instruct
@@ -363,6 +364,8 @@ def _choices(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str,
         suited |= placement.shares(settled(config, left_open(of_policies)), hardware.nodes)
     else:
         suited["rollout.actors"] = 1
+        for role in config.policies:
+            suited[f"{role}.learner.workers"] = config.policy(role).learner.fewest_workers
     suited |= of_policies
     if on_gpu:
         suited |= _by_memory(settled(config, left_open(suited)), hardware, shape_of)

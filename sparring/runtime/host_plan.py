@@ -59,7 +59,7 @@ _RUNGS = ((False, MICROBATCH_TOKENS), (False, 4096), (True, 4096), (True, 2048))
 def parts_of(config: Config, shapes: Mapping[str, Shape]) -> dict[str, int]:
     """Returns the bytes of each part of a run. shapes: by role."""
     learners = {role: learner_of(config, role, shapes[role]) for role in config.policies}
-    workers = {role: config.policy(role).learner.workers for role in config.policies}
+    workers = {role: config.policy(role).learner.fewest_workers for role in config.policies}
     held: dict[str, int] = {}
     for role, parts in learners.items():
         for name in HELD & parts.keys():

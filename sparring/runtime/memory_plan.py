@@ -133,7 +133,7 @@ _OFFLOADED: Mapping[str, frozenset[str]] = {"none": frozenset(), "optimizer": _A
 
 def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict[str, int]:
     """Returns the bytes of one worker at the peak of an update, by part. longest: tokens of the longest sequence."""
-    ranks = settings.workers if settings.sharding == "fsdp" else 1
+    ranks = settings.fewest_workers if settings.sharding == "fsdp" else 1
     half, lora = settings.precision in ("bf16", "fp16"), settings.lora
     backbone_in_half = half and lora is not None and lora.quantize is None
     layer = shape.linear // shape.layers

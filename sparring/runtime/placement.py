@@ -128,10 +128,10 @@ def parts_of(config: Config) -> list[Part]:
         parts.append(
             Part(
                 name=learner_name(roles),
-                count=settings.workers,
+                count=settings.fewest_workers,
                 gpus=units(settings.gpus or 0),
                 cpus=units(settings.cpus),
-                least=settings.min_workers or settings.workers,
+                least=settings.min_workers or settings.fewest_workers,
             )
         )
     return parts
@@ -296,11 +296,11 @@ def idle_gpus(places: Sequence[Place], nodes: Sequence[Node]) -> int:
 
 # ---------------------------------------------------------------------- how much
 def shares(config: Config, nodes: Sequence[Node]) -> dict[str, Any]:
-    """Returns rollout.actors, rollout.gpus and learner.gpus for a run on GPUs, by dotted key.
+    """Returns rollout.actors, rollout.gpus, learner.gpus and (where open) learner.workers for a run on GPUs, by dotted key.
 
     Each part has whole GPUs if there are enough. Else the learners, which take turns, share one GPU and the actors have
-    the others; on a single GPU the actors have one half and the learners the other. If the number of actors is open,
-    actors fill the GPUs that nothing else is on.
+    the others; on a single GPU the actors have one half and the learners the other. If the number of a learner's workers is
+    open, workers fill the GPUs that nothing else is on; if only the number of actors is open, actors do.
     """
     gpus = sum(int(node.gpus) for node in nodes) or 1  # a cluster that has yet to start one
     groups, width = learner_groups(config), _width(config)
@@ -308,9 +308,13 @@ def shares(config: Config, nodes: Sequence[Node]) -> dict[str, Any]:
     gpus -= sum((engine.count or 0) * engine.gpus_each for engine in engines)
     open_groups = [group for group in groups if config.policy(group[0]).learner.gpus is None]
     given = sum(units(config.policy(g[0]).learner.gpus or 0) for g in groups if g not in open_groups)
-    workers = {group: config.policy(group[0]).learner.workers for group in groups}
+    workers = {group: config.policy(group[0]).learner.fewest_workers for group in groups}
+    filling = [group for group in groups if config.policy(group[0]).learner.workers is None]
     actors = config.rollout.actors or 1
     on, actor = _of_actors(actors, width, gpus, sum(workers.values()), config.rollout.gpus)
+    if filling:
+        free = gpus - on - sum(workers[group] for group in groups if group not in filling)
+        workers |= {group: max(workers[group], free // len(filling)) for group in filling}
     learner = UNIT
     if gpus - on < sum(workers.values()) and open_groups:
         left = UNIT if gpus > on else UNIT - actors * actor
@@ -320,6 +324,8 @@ def shares(config: Config, nodes: Sequence[Node]) -> dict[str, Any]:
     for group in groups:  # NCCL refuses two workers of one group on a GPU
         for role in group:
             chosen[f"{role}.learner.gpus"] = 1.0 if workers[group] > 1 else learner / UNIT
+            if group in filling:
+                chosen[f"{role}.learner.workers"] = workers[group]
     return chosen | {"rollout.actors": _filling(config, chosen, nodes)}
 
 
@@ -346,7 +352,8 @@ def _filling(config: Config, chosen: dict[str, Any], nodes: Sequence[Node]) -> i
     for role in config.policies:
         policy = config.policy(role)
         own = policy.learner.gpus if policy.learner.gpus is not None else chosen[f"{role}.learner.gpus"]
-        learner = policy.learner.model_copy(update={"gpus": own})
+        workers = chosen.get(f"{role}.learner.workers", policy.learner.workers)
+        learner = policy.learner.model_copy(update={"gpus": own, "workers": workers})
         policies[role] = policy.model_copy(update={"learner": learner})
     settled = config.model_copy(update={"device": "cuda", **policies})
     for actors in range(config.curriculum.problems_per_step, 1, -1):

@@ -1,7 +1,6 @@
 """Ablations by name: the config keys that turn something off.
 
-To add an ablation, add an entry. Entries that change nothing in the recipe are left out. The configuration refuses keys
-that the game does not have.
+To add an ablation, add an entry. Entries that change nothing in the recipe, or that its game does not have, are left out.
 """
 
 from collections.abc import Mapping
@@ -33,6 +32,10 @@ _OPPONENTS: Mapping[str, Keys] = {
 _CREDIT: Mapping[str, Keys] = {
     "credit to the stage": {"credit.kind": "stage"},
     "credit to all stages": {"credit.kind": "all"},
+    "gae": {
+        "generator.learner.estimator.kind": "gae",
+        "discriminator.learner.estimator.kind": "gae",
+    },
     "grpo": {
         "generator.learner.estimator.kind": "grpo",
         "discriminator.learner.estimator.kind": "grpo",
@@ -40,6 +43,21 @@ _CREDIT: Mapping[str, Keys] = {
     "reinforce_pp": {
         "generator.learner.estimator.kind": "reinforce_pp",
         "discriminator.learner.estimator.kind": "reinforce_pp",
+    },
+}
+_GOLF: Mapping[str, Keys] = {
+    "without the length bonus": {"game.rewards.length_weight": 0.0},
+    "without penalties": {
+        "game.rewards.syntax_error_penalty": 0.0,
+        "game.rewards.runtime_error_penalty": 0.0,
+        "game.rewards.limit_penalty": 0.0,
+    },
+    "tasks in random order": {"curriculum.order": "random"},
+    "shortest known program shown": {"game.show_best": True},
+    "gae": {"generator.learner.estimator.kind": "gae"},
+    "gae, rewards normalised by task": {
+        "generator.learner.estimator.kind": "gae",
+        "generator.learner.estimator.normalise_rewards": "task",
     },
 }
 
@@ -51,12 +69,12 @@ def _stages(config: Config) -> Mapping[str, Keys]:
     return {f"without stage {s}": {"curriculum.stages": others} for s, others in rest.items() if others}
 
 
-NAMES = ("stages", "guards", "opponents", "credit")
+NAMES = ("stages", "guards", "opponents", "credit", "golf")
 
 
 def ablation(name: str, config: Config) -> dict[str, Keys]:
     """Returns the keys of each setting, without the baseline."""
-    tables = {"guards": _GUARDS, "opponents": _OPPONENTS, "credit": _CREDIT}
+    tables = {"guards": _GUARDS, "opponents": _OPPONENTS, "credit": _CREDIT, "golf": _GOLF}
     entries = tables[name] if name in tables else _stages(config)
     absent = () if "discriminator" in config.policies else ("discriminator.",)
     return {

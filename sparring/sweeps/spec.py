@@ -20,7 +20,7 @@ import yaml
 from pydantic import ValidationError
 
 from configs.layers import leaves, nested, overlay
-from configs.load import MadeRecipe, load_run, read_recipe, recipe_path
+from configs.load import ConfigError, MadeRecipe, load_run, read_recipe, recipe_path
 from configs.schema import Config
 from sparring.core.errors import SparringError
 from sparring.core.settings import Settings
@@ -298,14 +298,19 @@ def check(sweep: Sweep, directory: Path) -> None:
             )
 
 
-def without_idle(sweep: Sweep, directory: Path) -> tuple[Sweep, list[str]]:
-    """Returns (the sweep without the settings that equal the first one, the names of those settings)."""
-    trials = [trial for trial in sweep.trials if trial.replicate == sweep.replicates[0]]
-    found = {trial.setting.name: content(config_of(sweep, trial, directory)) for trial in trials}
-    base, *others = sweep.settings
-    idle = [setting.name for setting in others if found[setting.name] == found[base.name]]
-    kept = tuple(setting for setting in sweep.settings if setting.name not in idle)
-    return sweep.model_copy(update={"settings": kept}), idle
+def comparable(sweep: Sweep, directory: Path) -> tuple[Sweep, dict[str, str]]:
+    """Returns (the sweep with the settings that can run and differ from the first one, why each other is left out)."""
+    base, *others = [trial for trial in sweep.trials if trial.replicate == sweep.replicates[0]]
+    baseline, left_out = content(config_of(sweep, base, directory)), dict[str, str]()
+    for trial in others:
+        try:
+            if content(config_of(sweep, trial, directory)) == baseline:
+                left_out[trial.setting.name] = "it is what the recipe does"
+        except ConfigError as error:
+            reason = str(error).splitlines()[0].partition(": ")[2]
+            left_out[trial.setting.name] = reason.removeprefix("(combination): ")
+    kept = tuple(setting for setting in sweep.settings if setting.name not in left_out)
+    return sweep.model_copy(update={"settings": kept}), left_out
 
 
 def content(config: Config) -> str:

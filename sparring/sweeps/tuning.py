@@ -18,7 +18,7 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTra
 
 from configs.layers import leaves
 from sparring.core.errors import RunFailed
-from sparring.runtime.sockets import keep_socket_paths_short
+from sparring.runtime.ray_start import join_ray, start_ray
 from sparring.sweeps.driving import DriverProcess
 from sparring.sweeps.runs import (
     RunFiles,
@@ -173,12 +173,10 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
     directory = directory.resolve()
     os.environ.update(_QUIET)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # _Told reports a trial that fails, in one line
-    how: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    # `local`, so that Ray does not join any cluster that `ray start` left on this machine
-    if not os.environ.get("RAY_ADDRESS"):
-        keep_socket_paths_short()
-        how |= {"address": "local", "num_cpus": parallel, "include_dashboard": False}
-    ray.init(**how)
+    if os.environ.get("RAY_ADDRESS"):
+        join_ray()
+    else:
+        start_ray(num_cpus=parallel, include_dashboard=False)
     scratch = directory / ".tune"
     shutil.rmtree(scratch, ignore_errors=True)
     try:

@@ -11,6 +11,11 @@ PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-sk
 """The package that each writer needs."""
 
 
+def is_installed(library: str) -> bool:
+    found = find_spec(library)
+    return found is not None and found.origin is not None  # a directory of that name is not the library
+
+
 class TrackingSettings(Settings):
     to: tuple[Literal["tensorboard", "wandb", "mlflow", "webhook"], ...] = ()
     """Trackers besides the run's own files, which are always written: tensorboard (files in the run's directory), wandb (Weights
@@ -31,8 +36,7 @@ class TrackingSettings(Settings):
     @classmethod
     def _libraries_are_there(cls, to: tuple[str, ...]) -> tuple[str, ...]:
         for name in to:
-            found = find_spec("httpx" if name == "webhook" else name)
-            if found is None or found.origin is None:  # a directory of that name is not the library
+            if not is_installed("httpx" if name == "webhook" else name):
                 raise ValueError(
                     f"{name} is not installed: pip install {PACKAGES[name]}, or leave {name} out"
                 )

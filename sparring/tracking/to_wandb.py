@@ -42,7 +42,8 @@ class WandbWriter:
             )
         except (wandb.Error, ValueError) as error:  # ValueError: a malformed key or mode
             raise SparringError(
-                f"tracking.to wandb: {error}; mend WANDB_API_KEY or tracking.project, or set WANDB_MODE=offline"
+                f"tracking.to wandb: {error}; mend WANDB_API_KEY or tracking.project, set "
+                "WANDB_MODE=offline, or leave wandb out (--no-use-wandb)"
             ) from error
         run.remember("wandb", run_id)
         self._run.define_metric("*", step_metric="step")

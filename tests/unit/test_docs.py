@@ -195,7 +195,7 @@ def a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "output" / "RUN").mkdir(parents=True)
     shutil.copy(ROOT / "configs" / "debug.yaml", tmp_path / "output" / "RUN" / "config.yaml")
     monkeypatch.chdir(tmp_path)
-    for name in [n for n in os.environ if n.startswith(("SPARRING_", "MBPP_"))]:
+    for name in [n for n in os.environ if n.startswith(("SPARRING_", "MBPP_", "WANDB_"))]:
         monkeypatch.delenv(name)
 
 
@@ -210,6 +210,14 @@ def test_a_command_is_understood_by_what_it_calls(
         message = capsys.readouterr().err
         in_part = command.in_a_sentence and "arguments are required" in message
         assert not leaving.code or in_part, message  # --help ends with 0
+
+
+def test_a_command_for_published_grids_leaves_out_what_does_not_fit() -> None:
+    """At 16,384 tokens one of ARC's 400 tasks does not, and would refuse the run."""
+    grids = [c.words for c in COMMANDS if "driver.py" in c.words and "grids" in c.words]
+    assert grids
+    for words in grids:
+        assert load_run(list(words[2:]))[0].problems.too_long == "leave_out", words
 
 
 @pytest.mark.parametrize(

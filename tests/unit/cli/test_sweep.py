@@ -105,8 +105,28 @@ def test_cross_validation_has_a_fold_as_another_has_a_seed(tmp_path):
 
 def test_an_ablation_that_changes_nothing_is_left_out_and_said(tmp_path, capsys):
     sweep = made(tmp_path, "ablate", "credit")
-    assert "credit to all stages: is what the recipe does; left out" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "credit to all stages: left out: it is what the recipe does" in said and "gae: left out" in said
     assert [s.name for s in sweep.settings] == ["baseline", "credit to the stage", "grpo", "reinforce_pp"]
+
+
+@pytest.mark.parametrize(
+    "recipe", ["code_golf", "grpo_code_execution", "output_prediction", "spiral_tictactoe"]
+)
+def test_parts_that_a_game_does_not_have_are_left_out_and_said(tmp_path, capsys, recipe):
+    names = ("stages", "guards", "opponents", "credit")
+    options = _options(["ablate", *names, "--config", recipe, "--to", str(tmp_path)])
+    sweep = new_sweep(options, (), tmp_path)
+    said = capsys.readouterr().out
+    assert "without missing tests counted: left out: unknown key game.rewards" in said
+    assert "reinforce_pp" in [setting.name for setting in sweep.settings]
+
+
+def test_an_ablation_of_parts_that_a_game_does_not_have_is_refused_with_the_others(tmp_path):
+    options = _options(["ablate", "guards", "--config", "code_golf", "--to", str(tmp_path)])
+    with pytest.raises(SweepError, match=r"game code_golf\) has none of these parts; give another of .*golf"):
+        new_sweep(options, (), tmp_path)
+    assert not (tmp_path / "sweep.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
+import sparring.tracking.settings
 from configs.environment import read_environment
 from configs.load import ConfigError, Run, load_run
 
@@ -89,6 +91,36 @@ def test_a_held_out_file_on_the_command_line_is_read_as_the_recipe_says(monkeypa
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("config", ["grpo_mbpp", "grpo_mbpp:16gb"])
+def test_a_recipe_that_reads_both_parts_of_mbpp_from_one_file_takes_both_from_there(
+    monkeypatch, config
+) -> None:
+    before = load("--config", config)
+    monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
+    problems = load("--config", config).problems
+    assert (problems.file, problems.split) == ("/data/mbpp.jsonl", before.problems.split)
+    assert (problems.held_out.file, problems.held_out.split) == (Path("/data/mbpp.jsonl"), "test")
+    own = load("--config", config, "--problems.file", "mine.jsonl").problems
+    assert (own.file, own.held_out.file) == ("mine.jsonl", Path("/data/mbpp.jsonl"))
+    own = load("--config", config, "--problems.held-out.file", "mine.jsonl").problems
+    assert (own.file, own.held_out.file) == ("/data/mbpp.jsonl", Path("mine.jsonl"))
+
+
+def test_code_execution_is_evaluated_on_mbpp(monkeypatch) -> None:
+    recipe = ("--config", "grpo_code_execution:1.5b")
+    before = load(*recipe)
+    monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "5")
+    assert load(*recipe) == before, "its held-out problems are not MBPP's"
+    monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
+    config = load(*recipe)
+    held_out = config.problems.held_out
+    assert (held_out.file, held_out.format, held_out.split) == (Path("/data/mbpp.jsonl"), "mbpp", "test")
+    assert (config.problems.file, config.problems.format) == (before.problems.file, "problems")
+    assert config.evaluation.problems == 5
+    assert config.problems.failing_references == "leave_out", "a few of MBPP's fail"
+    assert load(*recipe, "--problems.held-out.fraction", "0.3").problems.held_out.fraction == 0.3
+
+
 @pytest.mark.parametrize("config", ["embedded", "debug", "spiral_kuhn", "grpo_code_execution"])
 def test_other_problems_have_nothing_to_do_with_mbpp(monkeypatch, capsys, config) -> None:
     before = load("--config", config)
@@ -97,6 +129,53 @@ def test_other_problems_have_nothing_to_do_with_mbpp(monkeypatch, capsys, config
     assert load("--config", config) == before
     (line,) = capsys.readouterr().out.splitlines()
     assert "MBPP_DATASET_PATH and MBPP_EVAL_NUM_QUESTIONS left alone" in line
+
+
+# ---------------------------------------------------------------------- W&B
+@pytest.fixture
+def key(monkeypatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+
+
+def test_a_key_of_wandb_turns_it_on_and_says_how_to_turn_it_off(key, capsys, mine) -> None:
+    assert load(*mine, "--wandb-name", "n").to_config().tracking.to == ("wandb",)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert (
+        "tracking.to" in line and "WANDB_API_KEY" in line and "--no-use-wandb" in line and "000" not in line
+    )
+
+
+@pytest.mark.parametrize(
+    ("recipe_says", "variable", "options", "to"),
+    [
+        ("", None, ("--no-use-wandb",), ()),
+        ("use_wandb: false\n", None, (), ()),
+        ("", None, ("--use-wandb",), ("wandb",)),
+        ("", None, ("--tracking.to", "tensorboard"), ("tensorboard",)),
+        ("tracking: {to: []}\n", None, (), ()),
+        ("", '["tensorboard"]', (), ("tensorboard",)),
+    ],
+)
+def test_what_is_said_of_trackers_holds_whatever_key_there_is(
+    key, capsys, monkeypatch, recipe, recipe_says, variable, options, to
+) -> None:
+    if variable:
+        monkeypatch.setenv("SPARRING_TRACKING__TO", variable)
+    assert load(*recipe(MINE + recipe_says), *options).to_config().tracking.to == to
+    assert "WANDB_API_KEY" not in capsys.readouterr().out
+
+
+def test_a_run_that_began_without_wandb_goes_on_without(key, tmp_path) -> None:
+    config = load("--config", "debug", "--no-use-wandb").to_config()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    assert load("--resume", "--output-dir", str(tmp_path)).to_config().tracking.to == ()
+
+
+def test_a_key_without_the_library_is_left_alone(key, capsys, monkeypatch, mine) -> None:
+    monkeypatch.setattr(sparring.tracking.settings, "find_spec", lambda name: None)
+    assert load(*mine).to_config().tracking.to == ()
+    assert "WANDB_API_KEY left alone: wandb is not installed" in capsys.readouterr().out
 
 
 def test_command_line_over_environment_over_recipe_over_default(monkeypatch, capsys, mine) -> None:

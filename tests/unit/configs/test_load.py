@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from configs.load import RECIPES, ConfigError, load_run, read_recipe, recipe_path
+from configs.other_names import OPTIONS_OF_RECIPES, OTHER_NAMES
 from configs.schema import Config
 
 ALL = sorted(RECIPES.glob("*.yaml"))
@@ -476,3 +477,73 @@ def test_a_key_without_effect_is_refused_on_the_command_line(arguments: str, ref
 
 def test_a_recipe_may_have_keys_for_those_who_run_it_otherwise() -> None:
     assert load("--config", "embedded", "--local", "--sandbox.slots", "2").rollout.actors == 2
+
+
+# ---------------------------------------------------------------------- what other trainers call it
+def test_a_file_with_another_trainers_keys_is_refused_with_ours(recipe):
+    theirs = {}
+    for name in OTHER_NAMES:
+        *sections, key = name.split(".")
+        place = theirs
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[key] = 1
+    with pytest.raises(ConfigError) as refused:
+        load(*recipe(yaml.safe_dump(theirs)))
+    for name, ours in OTHER_NAMES.items():
+        assert f"{name} is {ours} here" in str(refused.value)
+
+
+def test_a_short_option_as_a_key_of_a_file_is_refused_with_the_key(recipe):
+    with pytest.raises(ConfigError, match=r"unknown key eval_steps: eval_steps is evaluation\.every here"):
+        load(*recipe("eval_steps: 25"))
+
+
+def test_another_trainers_option_is_refused_with_ours():
+    said = r"--num-processes is --generator\.learner\.workers here"
+    with pytest.raises(ConfigError, match=said):
+        load("--config", "q", "--num_processes=7")
+
+
+def test_every_name_that_is_said_is_a_key(capsys):
+    with pytest.raises(SystemExit):
+        load("--help")
+    known = set(re.findall(r"--[\w.-]+", capsys.readouterr().out))
+    assert {f"--{key.replace('_', '-')}" for key in OTHER_NAMES.values()} <= known
+    assert {f"--{option}" for option in OPTIONS_OF_RECIPES} <= known
+
+
+R4 = [
+    "--use_vllm",
+    "--learning_rate",
+    "2e-6",
+    "--simple_eval_problems",
+    "15",
+    "--eval_steps",
+    "25",
+    "--generation_temp",
+    ".8",
+]
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "named", "meant"),
+    [
+        ((), ("--model", "a/b", *R4, "--repeat_eval_problems", "4"), "--repeat-eval-problems", "q"),
+        ((), ("--model", "a/b", *R4, "--use_reasoning_format"), "--use-reasoning-format", "q"),
+        ((), ("--base_reward_weight=1.0",), "--base-reward-weight", "q"),
+        (("q:3b",), ("--discriminator-model", "a/b"), "--discriminator-model", "chat"),
+        (("code_golf",), ("--k-alternating-steps", "3"), "--k-alternating-steps", "chat"),
+    ],
+)
+def test_options_of_another_recipe_name_it(config, options, named, meant):
+    with pytest.raises(ConfigError) as refused:
+        load(*(word for name in config for word in ("--config", name)), *options)
+    (line,) = [said for said in str(refused.value).splitlines() if f"--config {meant}" in said]
+    assert line.startswith(f"command line: {named}: of the recipe {meant} ")
+
+
+def test_another_fault_names_no_other_recipe():
+    with pytest.raises(ConfigError) as refused:
+        load("--config", "q", "--repeat-eval-problems", "x")
+    assert "--config" not in str(refused.value)

@@ -508,6 +508,7 @@ RECIPES = [
     ("q:7b", "7B", card(39.4, 8)),
     ("q:14b", "14B", card(79.1, 8)),
     ("q:32b", "32B", card(79.1, 16)),
+    ("q:32b_lora", "32B", card(79.1, 8)),
 ]
 
 
@@ -527,6 +528,25 @@ def test_every_recipe_fits_what_it_is_for_as_the_page_says(
         node = placement.Node(name="", address="", gpus=min(hardware.gpus, 8), cpus=64)
         nodes = [replace(node, name=str(i)) for i in range(-(-hardware.gpus // 8))]
         assert placement.idle_gpus(placement.place(placement.parts_of(config), nodes), nodes) == 0
+
+
+@pytest.mark.parametrize(
+    ("recipe", "size", "gib"),
+    [
+        ("q", "1.5B", 22.2),
+        ("q:3b", "3B", 22.2),
+        ("q:7b", "7B", 39.4),
+        ("q:14b", "14B", 79.1),
+        ("q:32b_lora", "32B", 79.1),
+    ],
+)
+def test_a_recipe_of_eight_gpus_fits_the_seven_that_r4_makes_visible(
+    recipe: str, size: str, gib: float
+) -> None:
+    hardware = card(gib, 7)
+    config = fitted(load_run(["--config", recipe])[0].to_config(), hardware, lambda model: QWEN[size])
+    assert not memory_plan.over(demands(config, {"generator": QWEN[size]}), hardware.gpu_bytes)
+    assert placement.place(placement.parts_of(config), hardware.nodes)
 
 
 @pytest.mark.parametrize("recipe", ["qwen_1_5b_cpu", "qwen_1_5b_cpu:16gb"])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from configs.load import load_run
 from configs.schema import Config
 from sparring.core.play import POLICIES
 from sparring.runtime.hardware import Hardware, choices, settled
@@ -154,6 +155,38 @@ def test_a_learner_that_goes_on_with_fewer_begins_with_fewer() -> None:
     config = both({"learner": {"workers": 8, "min_workers": 2}})
     found = placed(config, cluster(1, 8))
     assert [taken.part.split()[0] for taken in found].count("learner") == 4
+
+
+@pytest.mark.parametrize(
+    ("recipe", "nodes", "gpus", "learn"),
+    [
+        ("q", 1, 8, 7),
+        ("q", 1, 7, 6),
+        ("q", 1, 3, 2),
+        ("q", 2, 4, 7),
+        ("q:32b_lora", 1, 8, 4),
+        ("q:32b_lora", 1, 7, 3),
+    ],
+)
+def test_workers_that_are_left_open_fill_the_gpus_that_the_engines_leave(recipe, nodes, gpus, learn) -> None:
+    config = load_run(["--config", recipe])[0].to_config()
+    found = placed(config, cluster(nodes, gpus))
+    assert [taken.part.split()[0] for taken in found].count("learner") == learn
+    assert fitted(config, cluster(nodes, gpus)).generator.learner.workers == learn
+    assert not idle_gpus(found, cluster(nodes, gpus))
+
+
+def test_sharded_workers_that_find_no_place_are_refused() -> None:
+    config = load_run(["--config", "q"])[0].to_config()
+    with pytest.raises(NoPlace, match="2 x learner of the generator of 1 GPUs"):
+        placed(config, cluster(1, 2))
+
+
+def test_learners_with_open_workers_divide_what_is_left() -> None:
+    several = fitted(both({"learner": {"workers": None}}), cluster(1, 7))
+    assert (several.generator.learner.workers, several.discriminator.learner.workers) == (3, 3)
+    one = fitted(both({"learner": {"workers": None}}), cluster(1, 1))
+    assert (one.generator.learner.workers, one.generator.learner.gpus) == (1, 0.25)
 
 
 def test_what_is_given_is_kept_and_the_rest_follows_from_it() -> None:

@@ -18,13 +18,13 @@ from sparring.sweeps.spec import (
     arguments_of,
     base_config,
     check,
+    comparable,
     draws,
     grid,
     load_sweep,
     parse_key,
     read_written,
     recipe_of,
-    without_idle,
     write_recipe,
 )
 
@@ -156,14 +156,16 @@ def test_the_sweep_decides_what_is_its_own(tmp_path):
 # ---------------------------------------------------------------------- where settings come from
 @pytest.mark.parametrize("name", NAMES)
 def test_every_ablation_is_a_configuration_that_differs_from_the_baseline(tmp_path, name):
-    config = base_config("debug", [], {})
+    recipe = "code_golf" if name == "golf" else "debug"
+    config = base_config(recipe, [], {})
     entries = {"baseline": {}} | ablation(name, config)
     settings = tuple(Setting(name=n, keys=dict(keys)) for n, keys in entries.items())
-    sweep = Sweep(kind="ablate", config="debug", settings=settings, replicates=SEEDS[:1])
-    kept, idle = without_idle(sweep, tmp_path)
+    sweep = Sweep(kind="ablate", config=recipe, settings=settings, replicates=SEEDS[:1])
+    kept, left_out = comparable(sweep, tmp_path)
     check(kept, tmp_path)
-    assert len(kept.settings) > 1 and len(kept.settings) + len(idle) == len(settings)
-    assert idle == (["credit to all stages"] if name == "credit" else [])
+    assert len(kept.settings) > 1 and len(kept.settings) + len(left_out) == len(settings)
+    idle = ["credit to all stages", "gae"] if name == "credit" else []
+    assert left_out == dict.fromkeys(idle, "it is what the recipe does")
 
 
 def test_with_one_policy_an_ablation_has_no_key_of_the_other(tmp_path):

@@ -1,0 +1,34 @@
+"""Other trainers' names for our keys, and the recipes whose options users give to another one. A message that refuses a
+name says what it is here."""
+
+OTHER_NAMES = {
+    "model.id": "generator.model",
+    "model.cache_dir": "model_cache",
+    "training_args.learning_rate": "learning_rate",
+    "training_args.per_device_train_batch_size": "generator.learner.minibatch_samples",
+    "training_args.max_steps": "curriculum.n_generator_steps",
+    "training_args.num_generations": "curriculum.attempts",
+    "evaluation.num_questions": "evaluation.problems",
+    "evaluation.eval_interval_steps": "evaluation.every",
+    "evaluation.timeout_seconds": "game.sandbox_limits.wall_s",
+    "vllm.enabled": "generator.engine.kind",
+    "vllm.gpu_memory_utilization": "generator.engine.gpu_memory_utilization",
+    "vllm.max_model_len": "generator.engine.max_model_len",
+    "max_steps": "curriculum.n_generator_steps",
+    "num_generations": "curriculum.attempts",
+    "num_processes": "generator.learner.workers",
+    "per_device_train_batch_size": "generator.learner.minibatch_samples",
+    "gradient_accumulation_steps": "generator.learner.minibatch_samples",
+}
+"""Keys of R1's YAML files and of R4's settings (docs/requirements.md), of TRL and of accelerate."""
+
+OPTIONS_OF_RECIPES = {
+    "repeat-eval-problems": "q",
+    "base-reward-weight": "q",
+    "perfect-reward-weight": "q",
+    "use-reasoning-format": "q",
+    "discriminator-model": "chat",
+    "n-discriminator-steps": "chat",
+    "k-alternating-steps": "chat",
+}
+"""Short options that most other games refuse, with the recipe that has them."""

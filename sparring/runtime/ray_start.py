@@ -1,0 +1,65 @@
+"""Starts Ray on this machine, or joins the cluster that RAY_ADDRESS names. Every command that needs Ray begins here."""
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+
+from sparring.core.errors import SparringError
+from sparring.runtime.sockets import keep_socket_paths_short
+
+_QUIET: Mapping[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+_ANSWER_S = 3.0
+
+
+def join_ray(**options: Any) -> None:
+    """Joins the cluster at RAY_ADDRESS (`ray job submit` sets it), which must be set. Raises SparringError.
+
+    options: of ray.init, which takes none about resources here.
+    """
+    address = os.environ["RAY_ADDRESS"]
+    if ray.is_initialized():
+        return
+    _require_answer(address)
+    try:
+        ray.init(**_QUIET, **options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise SparringError(
+            f"RAY_ADDRESS={address}: Ray cannot join it ({' '.join(str(error).split())})"
+        ) from error
+
+
+def start_ray(**options: Any) -> None:
+    """Starts Ray on this machine. Raises SparringError.
+
+    options: of ray.init.
+    """
+    keep_socket_paths_short()
+    for last in (False, False, True):
+        try:
+            # without `local`, Ray joins any cluster that `ray start` left on this machine
+            ray.init(**_QUIET, address="local", **options)
+            return
+        except Exception as error:  # Ray gives its node half a minute to start, however busy the machine is
+            ray.shutdown()
+            if "timed out during startup" not in str(error):
+                raise
+            if last:
+                raise SparringError(f"Ray does not start on this machine: {error}") from error
+
+
+def _require_answer(address: str) -> None:
+    """Raises SparringError if nothing answers at the address. Without this check Ray would try for a quarter of an
+    hour."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+    except OSError as error:
+        raise SparringError(
+            f"RAY_ADDRESS={address}: no cluster answers there ({error.strerror or error}): start one (ray start --head), or "
+            "unset RAY_ADDRESS to run on this machine"
+        ) from None
