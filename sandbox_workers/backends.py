@@ -122,7 +122,7 @@ def choose_backend(
     except SandboxUnavailable as error:
         no_docker = str(error)
     try:
-        return _namespace("python -m sandbox_workers check_host says why not Docker")
+        return _namespace(no_docker)
     except SandboxUnavailable as error:
         missing = f"{no_docker}; {error}"
     if trusted:
