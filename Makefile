@@ -11,12 +11,13 @@ export PYTHON ?=
 VENV ?= .venv
 LOCK ?= cpu
 export TORCH_INDEX ?=
+export NO_MKDOCS_2_WARNING := 1
 ARGS ?=
 BIN := $(VENV)/bin
 KINDS_OF := sparring/core docker sandbox_workers tests/attacks tests/honest tests/conftest.py tests/sandboxes.py
 KINDS_HASH := git ls-files -z $(KINDS_OF) | xargs -0 sha256sum | sha256sum
 
-.PHONY: help run test test-slow test-nightly test-kinds kinds-unchanged test-all coverage check bench experiments tables engine image images setup .bench
+.PHONY: help run test test-slow test-nightly test-kinds kinds-unchanged test-all coverage check site bench experiments tables engine image images setup .bench
 
 # `make` alone starts nothing: it prints the lines at the top of this file.
 help:
@@ -64,6 +65,11 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 	$(BIN)/python -m benchmarks.tables --check
+	$(BIN)/mkdocs build --quiet
+
+# docs/ as a site, in output/site. Its links are checked by `make check`.
+site: setup
+	$(BIN)/mkdocs build --quiet
 
 # Without TRL and verl (no network) the others still run.
 bench: setup
