@@ -85,6 +85,9 @@ class FileProblems(Settings):
     """Compare what a whole program prints line by line, not as the data set's own tester does (code_contests, apps, taco,
     livecodebench: docs/data_sets.md)."""
     held_out: HeldOut = HeldOutShare()
+    known_tests: int | None = Field(default=None, ge=1)
+    """Number of each problem's own tests that training knows: prompts may show them, and rewards may count them. All of its tests
+    are then hidden tests, on which programs are evaluated. Default: all tests that are not hidden in the data set."""
     failing_references: Literal["refuse", "leave_out"] = "refuse"
     """What to do if a reference solution fails its own tests. refuse: the run does not start; leave_out: such problems
     (published data sets have some) are used neither for training nor held out, and are named."""

@@ -48,6 +48,18 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
                 split=settings.held_out.split,
                 exact_outputs=settings.exact_outputs,
             )
+    if settings.known_tests is not None:
+        train, held_out = (
+            [
+                replace(
+                    p,
+                    baseline_tests=p.baseline_tests[: settings.known_tests],
+                    hidden_tests=p.evaluation_tests,
+                )
+                for p in problems
+            ]
+            for problems in (train, held_out)
+        )
     for file, problems in ((settings.file, train), (settings.held_out_from, held_out)):
         for problem in problems:
             if (reason := config.game.refuse(problem)) is not None:

@@ -509,6 +509,13 @@ RECIPES = [
     ("q:14b", "14B", card(79.1, 8)),
     ("q:32b", "32B", card(79.1, 16)),
     ("q:32b_lora", "32B", card(79.1, 8)),
+    ("sparring_mbpp", "0.5B", T4),
+    ("sparring_mbpp:1.5b", "1.5B", L4),
+    ("sparring_mbpp:7b", "7B", card(39.4)),
+    ("code_a1", "0.5B", T4),
+    ("code_a1:24gb", "1.5B", L4),
+    ("code_a1:80gb", "1.5B", H100),
+    ("code_a1:8gpus", "1.5B", card(79.1, 8)),
 ]
 
 

@@ -49,6 +49,29 @@ def test_a_problem_that_the_game_refuses_is_named_with_its_own_file(tmp_path, mo
         load_splits(config)
 
 
+@pytest.mark.parametrize(("known", "left"), [(1, 1), (2, 2), (9, 3), (None, 3)])
+def test_training_knows_as_many_tests_as_it_is_told_and_evaluation_has_all(tmp_path, known, left):
+    tests = [f"assert f{{}}({n}) == {n}" for n in (1, 2, 3)]
+    entries = [
+        problem(name, f"def {name}(n): return n")
+        | {"baseline_tests": [test.format(name[1:]) for test in tests]}
+        for name in ("f1", "f2", "f3", "f4")
+    ]
+    file = tmp_path / "problems.json"
+    file.write_text(json.dumps({"problems": entries}))
+    config = Config.model_validate(
+        {
+            "problems": {"file": str(file), "known_tests": known},
+            "generator": {"model": "a"},
+            "discriminator": {"model": "b"},
+        }
+    )
+    for problems in load_splits(config):
+        for one in problems:
+            assert len(one.baseline_tests) == left and len(one.evaluation_tests) == 3
+            assert one.baseline_tests == one.evaluation_tests[:left]
+
+
 @pytest.mark.parametrize("exact", [False, True])
 def test_outputs_are_compared_as_the_set_does_or_line_by_line(exact):
     file = str(DATA / "code_contests.jsonl")
