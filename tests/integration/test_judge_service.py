@@ -90,7 +90,7 @@ def test_the_page_s_example(url: str) -> None:
         ("judge", {"program": "x", "tests": ["f()"] * 400}, "send them in several requests"),
         ("judge", {"program": "x", "tests": [{"stdout": ""}], "language": "cobol"}, "no language 'cobol'"),
         ("judge", {"program": "x", "tests": ["f()"], "language": "lua"}, "tests of a lua program must be"),
-        ("judge", [], "valid dictionary"),
+        ("judge", [], "JSON object"),
         ("run_code", {"code": "x"}, "language: Field required"),
         ("run_code", {"code": "x", "language": "cobol"}, "no language 'cobol'"),
         ("run_code", {"code": "x", "language": "python", "run_timeout": 0}, "run_timeout"),
