@@ -306,6 +306,9 @@ def small(models: dict[str, str], small_problems: tuple[Path, Path]) -> tuple[st
         *SHORT,
         "--generator-model", models["generator"],
         "--discriminator-model", models["discriminator"],
+        # a model by path would have bfloat16 on a CPU that computes in it
+        "--generator.engine.dtype", "float32",
+        "--discriminator.engine.dtype", "float32",
         "--problems-file", str(train),
         "--problems.held-out.file", str(held_out),
         "--evaluation.problems", "6",
