@@ -19,6 +19,7 @@ def test_two_adapters_learn_on_one_engine_and_are_resumed(drive, tmp_path: Path)
             "model sparring/embedded/warm_start/embedded/generator",
             "engine.kind vllm",
             "engine.adapter",
+            "engine.dtype float32",  # a CPU that computes in bfloat16 would have that
             "engine.kv-cache-mb 64",
             "engine.max-num-seqs 32",
         )
