@@ -28,6 +28,8 @@ run: setup
 
 # No run of a test or a benchmark is sent to your account.
 test test-slow test-nightly test-kinds coverage bench experiments: export WANDB_API_KEY =
+# huggingface_hub reads it when it is imported, which is before a fixture could set it
+test test-slow test-nightly test-kinds coverage: export HF_HUB_OFFLINE = 1
 
 # By two workers (tests/conftest.py); ARGS="-n 0 ..." for a debugger.
 test: setup
