@@ -26,6 +26,8 @@ class EvaluateOptions(ModelOptions):
     dataset: str
     """Data set: a file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the
     held-out embedded problems of the model's run."""
+    shown_tests: int = Field(0, ge=0)
+    """Number of each problem's tests at the end of its description (problems.shown_tests)."""
     policy: str | None = None
     """Generator to evaluate: a run (its best checkpoint), a checkpoint of a run, a directory in Hugging Face format, a
     GGUF file, a hub id, or embedded: the embedded models as they were before play. Or reference: the data set's own
@@ -65,8 +67,10 @@ class EvaluateOptions(ModelOptions):
     def _options_go_together(self) -> Self:
         if (self.policy is None) == (self.discriminator is None):
             raise ValueError("give --policy or --discriminator, one of them")
-        if self.dataset == EMBEDDED and (self.format != "problems" or self.split or self.fields):
-            raise ValueError("--dataset embedded has no format, split or fields: leave them out")
+        if self.dataset == EMBEDDED and (
+            self.format != "problems" or self.split or self.fields or self.shown_tests
+        ):
+            raise ValueError("--dataset embedded has no format, split, fields or shown tests: leave them out")
         if self.policy is None:
             self.refuse_changed(_OF_PROGRAMS, "with --discriminator")
         else:

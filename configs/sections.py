@@ -84,6 +84,9 @@ class FileProblems(Settings):
     exact_outputs: bool = False
     """Compare what a whole program prints line by line, not as the data set's own tester does (code_contests, apps, taco,
     livecodebench: docs/data_sets.md)."""
+    shown_tests: int = Field(default=0, ge=0)
+    """Number of each problem's tests at the end of its description, for all players, in training and held out. MBPP's published
+    scores are with 1 (EvalPlus) or 3: many of its problems cannot be understood without a test."""
     held_out: HeldOut = HeldOutShare()
     known_tests: int | None = Field(default=None, ge=1)
     """Number of each problem's own tests that training knows: prompts may show them, and rewards may count them. All of its tests

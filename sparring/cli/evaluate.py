@@ -54,6 +54,7 @@ from sparring.games.programs.game import SolverGame
 from sparring.games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k, mean_of
 from sparring.problems.formats import load_written
 from sparring.problems.references import judge_references
+from sparring.problems.shown_tests import with_shown_tests
 from sparring.runtime.hardware import of_engine
 from sparring.runtime.logs import quiet_logs
 from sparring.runtime.model import Model, find_policy, loaded, open_model, program_game, room_for, suite_game
@@ -114,7 +115,7 @@ def _problems(settings: EvaluateOptions, model: Model | None) -> list[Problem]:
         problems = embedded_problems("held_out", taught.numbers)
     else:
         problems = load_written(settings.dataset, settings)
-    return problems[: settings.problems]
+    return with_shown_tests(problems[: settings.problems], settings.shown_tests)
 
 
 # ---------------------------------------------------------------------- programs

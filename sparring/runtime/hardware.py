@@ -24,8 +24,8 @@ driver reports for the smallest GPU, in GiB (a "24 GB" card has a little less th
     evaluation.problems              100       40            100      100
     model (auto)                     1.5B      1.5B          3B       3B, of Qwen2.5-Coder-Instruct
 
-On a CPU, engine.dtype, adapter and kv_cache_mb, and the learner's gradient_checkpointing and microbatch_tokens, follow
-from the free memory, except for the embedded model (sparring/runtime/host_plan.py). With learner.lora_if_needed a policy is
+On a CPU, engine.dtype, adapter and kv_cache_mb, and the learner's precision, gradient_checkpointing and microbatch_tokens,
+follow from the processor and the free memory, except for the embedded model (sparring/runtime/host_plan.py). With learner.lora_if_needed a policy is
 tuned in full, by LoRA, or (on a GPU) by LoRA with offload all: the first way that fits into memory.
 
 Not covered: whether the network can be reached. A machine counts as offline if HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE

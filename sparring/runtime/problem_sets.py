@@ -17,6 +17,7 @@ from sparring.problems.difficulty import difficulty_from_pass_rate, keep_learnab
 from sparring.problems.formats import load_dataset, load_written
 from sparring.problems.loader import ProblemFileError
 from sparring.problems.references import Offence
+from sparring.problems.shown_tests import with_shown_tests
 from sparring.problems.splits import split_problems
 from sparring.tracking.progress import say
 
@@ -64,8 +65,9 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
         for problem in problems:
             if (reason := config.game.refuse(problem)) is not None:
                 raise ProblemFileError(f"{file}: problem {problem.id}: {reason}")
-    train = _without(train, held_out, settings)
-    return _learnable(train, settings.pass_rates), held_out
+    train = _learnable(_without(train, held_out, settings), settings.pass_rates)
+    with _key("problems.shown_tests"):
+        return with_shown_tests(train, settings.shown_tests), with_shown_tests(held_out, settings.shown_tests)
 
 
 @contextmanager

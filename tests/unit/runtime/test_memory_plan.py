@@ -403,6 +403,27 @@ def test_on_a_cpu_a_quantised_adapter_stays_out_of_the_engine() -> None:
         assert not found.generator.engine.adapter
 
 
+@pytest.mark.parametrize(
+    ("lora", "processor", "precision"),
+    [
+        ({"rank": 16}, True, "bf16"),
+        ({"rank": 16}, False, "fp32"),
+        ({"rank": 16, "quantize": "4bit"}, True, "fp32"),
+        (None, True, "fp32"),
+    ],
+)
+def test_a_backbone_is_in_bf16_on_a_processor_that_computes_in_it(
+    lora: dict[str, Any] | None, processor: bool, precision: str
+) -> None:
+    config = both({"model": "a/b", "learner": {"lora": lora}})
+    for gib in (4, 64, 1000):
+        found = fitted(config, host(gib, cpu_bf16=processor), lambda model: QWEN["0.5B"]).generator.learner
+        assert found.precision == precision
+    given = both({"model": "a/b", "learner": {"lora": lora, "precision": "fp32"}})
+    kept = fitted(given, host(64, cpu_bf16=True), lambda model: QWEN["0.5B"])
+    assert kept.generator.learner.precision == "fp32"
+
+
 def test_a_cache_is_no_larger_than_its_sequences() -> None:
     def cache(**engine: Any) -> int:
         found = fitted(both({"model": "a/b", "engine": engine}), host(1000), lambda model: QWEN["0.5B"])

@@ -9,7 +9,11 @@ import pytest
 
 from configs.evaluate import EvaluateOptions
 from configs.schema import Config
+from sparring.cli.evaluate import _problems as evaluated_problems
+from sparring.core.stages import REASONING_STAGES
 from sparring.core.verdict import OutputTest
+from sparring.games.multistage.messages import attack, solve
+from sparring.games.multistage.rules import MultistageRules
 from sparring.problems.formats import load_written
 from sparring.problems.loader import ProblemFileError
 from sparring.runtime import cluster, local
@@ -70,6 +74,46 @@ def test_training_knows_as_many_tests_as_it_is_told_and_evaluation_has_all(tmp_p
         for one in problems:
             assert len(one.baseline_tests) == left and len(one.evaluation_tests) == 3
             assert one.baseline_tests == one.evaluation_tests[:left]
+
+
+@pytest.mark.parametrize(("shown", "seen"), [(0, 0), (1, 1), (2, 2), (9, 3)])
+def test_prompts_show_as_many_tests_as_they_are_told(tmp_path, shown, seen):
+    """All players see them, in training and held out, and whoever evaluates the data set."""
+    entries = [
+        problem(name, f"def {name}(n): return n")
+        | {"baseline_tests": [f"assert {name}({n}) == {n}" for n in (1, 2, 3)]}
+        for name in ("f1", "f2", "f3", "f4")
+    ]
+    file = tmp_path / "problems.json"
+    file.write_text(json.dumps({"problems": entries}))
+    config = Config.model_validate(
+        {
+            "problems": {"file": str(file), "shown_tests": shown},
+            "generator": {"model": "a"},
+            "discriminator": {"model": "b"},
+        }
+    )
+    options = EvaluateOptions(dataset=str(file), policy="a", shown_tests=shown)
+    for problems in (*load_splits(config), evaluated_problems(options, None)):
+        for one in problems:
+            prompts = solve(one, REASONING_STAGES[-1]), attack(one, MultistageRules())
+            assert len(one.baseline_tests) == 3
+            assert [test in one.description for test in one.baseline_tests] == [n < seen for n in range(3)]
+            assert all(one.description in prompt.full for prompt in prompts)
+
+
+def test_tests_that_cannot_be_shown_are_refused(tmp_path):
+    """What a contest's program prints is no line of code."""
+    config = Config.model_validate(
+        {
+            "game": {"kind": "unit_tests"},
+            "problems": {"file": str(DATA / "taco.jsonl"), "format": "taco", "shown_tests": 1},
+            "generator": {"model": "a"},
+        }
+    )
+    with pytest.raises(ProblemFileError, match="source code") as raised:
+        load_splits(config)
+    assert raised.value.__notes__ == ["it is problems.shown_tests"]
 
 
 @pytest.mark.parametrize("exact", [False, True])
