@@ -146,6 +146,7 @@ BENCHMARKS = {
     "bug_finding": Benchmark(module="experiments.bug_finding", speaks_of=RUNS, hours=True),
     "best_of": Benchmark(module="experiments.best_of", speaks_of=RUNS, hours=True),
     "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
+    "real": Benchmark(module="experiments.real", speaks_of=(*RUNS, "actors"), hours=True),
     "particular": Benchmark(
         module="experiments.particular", speaks_of=(*RUNS, "sparring/embedded"), hours=True
     ),

@@ -86,7 +86,9 @@ def test_eager_attention_that_rounds_large_scores_is_no_reason_to_refuse() -> No
     found = {}
     for own in ("eager", "sdpa"):
         model.set_attn_implementation(own)
-        found[own] = model.base_model(torch.arange(VOCABULARY // 2, VOCABULARY // 2 + 3)[None]).last_hidden_state
+        found[own] = model.base_model(
+            torch.arange(VOCABULARY // 2, VOCABULARY // 2 + 3)[None]
+        ).last_hidden_state
     assert (found["eager"] - found["sdpa"]).norm() > 0.3 * found["sdpa"].norm()
 
 
