@@ -1,5 +1,5 @@
 """Causal attention over sequences that are concatenated in one row, without padding. No token attends to another
-sequence.
+sequence, but sequences with the same beginning share its keys and values (learners/packing.py).
 
 A block-diagonal mask would cost the square of the row's length. If flash attention supports the input, a layer makes
 one call, however many sequences there are. Otherwise each sequence attends by itself, on any device that has scaled
@@ -17,6 +17,8 @@ from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from learners.packing import places
+
 PACKED = "sparring_packed"
 """Name of the attention implementation, for `from_pretrained`."""
 SHARED_KEYS = "enable_gqa" in inspect.signature(varlen_attn).parameters
@@ -33,6 +35,7 @@ def packed_attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     lengths: Sequence[int] | None = None,
+    prefixes: Sequence[int] | None = None,
     **ignored: Any,
 ) -> tuple[torch.Tensor, None]:
     """Computes the attention of one layer; transformers calls it. Returns (output [1, N, Q, H], None), since there are
@@ -41,26 +44,40 @@ def packed_attention(
     Args:
         softcap: Bound within which tanh holds the scores (Gemma 2). SDPA does not support it, so [Q, N, N] scores are
             computed.
-        lengths: Lengths of the row's sequences, which sum to N; None: the row is one sequence.
+        lengths: Lengths of the row's sequences; None: the row is one sequence.
+        prefixes: For each sequence, the number of its first tokens that another one has computed (PackedRow.prefixes); None:
+            none. N is the number of all other tokens.
     """
     lengths = lengths or [query_1QNH.shape[2]]
+    prefixes = prefixes or [0] * len(lengths)
+    own = [length - prefix for length, prefix in zip(lengths, prefixes, strict=True)]
+    if any(prefixes):
+        _, place_N = places(tuple(lengths), tuple(prefixes), query_1QNH.device)
+        key_1KNH, value_1KNH = key_1KNH[:, :, place_N], value_1KNH[:, :, place_N]
     if softcap is None and (dtype := flash_dtype(query_1QNH)) is not None:
         query, key, value = (t[0].transpose(0, 1).to(dtype) for t in (query_1QNH, key_1KNH, value_1KNH))
-        return _in_one_call(query, key, value, lengths, scaling, sliding_window)[None], None
-    parts = zip(*(tensor.split(lengths, dim=2) for tensor in (query_1QNH, key_1KNH, value_1KNH)), strict=True)
+        return _in_one_call(query, key, value, own, lengths, scaling, sliding_window)[None], None
+    parts = zip(
+        query_1QNH.split(own, dim=2),
+        key_1KNH.split(lengths, dim=2),
+        value_1KNH.split(lengths, dim=2),
+        strict=True,
+    )
     outputs = [
-        _capped(query, key, value, _seen(length, sliding_window or length, query.device), scaling, softcap)
+        _capped(
+            query, key, value, _seen(count, length, sliding_window or length, query.device), scaling, softcap
+        )
         if softcap is not None
         else scaled_dot_product_attention(
             query,
             key,
             value,
-            attn_mask=_window(length, sliding_window, query.device),
-            is_causal=sliding_window is None or length <= sliding_window,
+            attn_mask=_mask(count, length, sliding_window, query.device),
+            is_causal=count == length and (sliding_window is None or length <= sliding_window),
             scale=scaling,
             enable_gqa=query.shape[1] != key.shape[1],
         )
-        for length, (query, key, value) in zip(lengths, parts, strict=True)
+        for count, length, (query, key, value) in zip(own, lengths, parts, strict=True)
     ]
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous(), None
 
@@ -82,19 +99,21 @@ def _in_one_call(
     query_NQH: torch.Tensor,
     key_NKH: torch.Tensor,
     value_NKH: torch.Tensor,
+    own: Sequence[int],
     lengths: Sequence[int],
     scaling: float | None,
     window: int | None,
 ) -> torch.Tensor:
-    """Returns the output [N, Q, H]. A token attends to itself and to the `window - 1` tokens before it."""
-    starts, longest = _starts(tuple(lengths), query_NQH.device), max(lengths)
+    """Returns the output [N, Q, H]. A token attends to itself and to the `window - 1` tokens before it. The queries of a
+    sequence are those of its last tokens."""
+    longest = max(lengths)
     return varlen_attn(
         query_NQH,
         key_NKH,
         value_NKH,
-        starts,
-        starts,
-        longest,
+        _starts(tuple(own), query_NQH.device),
+        _starts(tuple(lengths), query_NQH.device),
+        max(own),
         longest,
         scale=scaling,
         window_size=(-1 if window is None or longest <= window else window - 1, 0),
@@ -123,13 +142,18 @@ def _capped(
     return scores.softmax(-1).to(value.dtype) @ value
 
 
-def _window(length: int, window: int | None, device: torch.device) -> torch.Tensor | None:
-    """Returns the mask of a sliding window; None if the sequence is no longer than the window."""
-    return None if window is None or length <= window else _seen(length, window, device)
+def _mask(count: int, length: int, window: int | None, device: torch.device) -> torch.Tensor | None:
+    """Returns the mask of a sequence's last `count` tokens; None if it is the plain causal one."""
+    if count == length and (window is None or length <= window):
+        return None
+    return _seen(count, length, window or length, device)
 
 
-def _seen(length: int, window: int, device: torch.device) -> torch.Tensor:
-    distance = torch.arange(length, device=device)[:, None] - torch.arange(length, device=device)[None, :]
+@lru_cache(maxsize=64)
+def _seen(count: int, length: int, window: int, device: torch.device) -> torch.Tensor:
+    """Returns which of `length` tokens each of the last `count` ones attends to. Cached, because all layers need the same."""
+    places = torch.arange(length, device=device)
+    distance = places[length - count :, None] - places[None, :]
     return (distance >= 0) & (distance < window)
 
 

@@ -277,6 +277,8 @@ class Learner:
     def _own_micro_batches(self, batch: Batch, chosen: Sequence[int]):
         """Yields (micro-batch, whether it counts) for this worker. Under FSDP all workers must have equally many
         micro-batches, because they wait for each other: a worker with fewer adds one that does not count."""
+        # samples with the same beginning follow one another, so that it is computed once
+        chosen = sorted(chosen, key=lambda i: tuple(batch.samples[i].tokens))
         chunks = plan(batch.samples, chosen, self.microbatch_tokens)
         while self.world.size > len(chunks) and len(chunks) < len(chosen):  # each worker gets a share
             longest = max(range(len(chunks)), key=lambda n: len(chunks[n]))

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from learners.attention import PACKED
-from learners.packing import PackedRow, row_of
+from learners.packing import LEAST_SHARED, PackedRow, places, row_of
 from learners.settings import LOGITS_MB
 
 transformers_logging.disable_progress_bar()  # a bar per save would drown the run's own display
@@ -78,8 +78,10 @@ def check_packing(model: PreTrainedModel, exact: bool = True) -> None:
     # the first tokens are special ones in most vocabularies, whose hidden states are ill-conditioned in 16 bits
     middle = model.config.get_text_config().vocab_size // 2
     first, second = [middle, middle + 1, middle + 2], [middle + 2, middle + 1, middle, middle - 1]
-    apart = torch.cat([hidden_states(model, row_of([tokens], model.device)) for tokens in (first, second)])
-    together = hidden_states(model, row_of([first, second], model.device))
+    beginning = (second * LEAST_SHARED)[:LEAST_SHARED]
+    rows = [first, [*beginning, *second], [*beginning, *first]]  # the last two share a beginning
+    apart = torch.cat([hidden_states(model, row_of([tokens], model.device)) for tokens in rows])
+    together = hidden_states(model, row_of(rows, model.device))
     exact &= model.dtype == torch.float32 and not hasattr(model.config, "quantization_config")
     tolerance = 1e-3 if exact else 0.1
 
@@ -112,13 +114,16 @@ def check_packing(model: PreTrainedModel, exact: bool = True) -> None:
 
 
 def hidden_states(model: PreTrainedModel, row: PackedRow) -> torch.Tensor:
-    """Returns the last hidden states [N, H]."""
-    return model.base_model(
-        input_ids=row.tokens_N[None],
-        position_ids=row.positions_N[None],
+    """Returns the last hidden states [N, H]. Those of a beginning that sequences share are computed once."""
+    own_U, place_N = places(tuple(row.lengths), tuple(row.prefixes), row.tokens_N.device)
+    hidden_UH = model.base_model(
+        input_ids=row.tokens_N[own_U][None],
+        position_ids=row.positions_N[own_U][None],
         use_cache=False,
         lengths=row.lengths,
+        prefixes=row.prefixes,
     ).last_hidden_state[0]
+    return hidden_UH[place_N]
 
 
 def at_least_fp32(tensor: torch.Tensor) -> torch.Tensor:

@@ -137,6 +137,5 @@ class Objective:
 
 def _first_share(micro: MicroBatch) -> tuple[PackedRow, torch.Tensor]:
     """Returns a sixteenth of the row's sequences: enough to monitor KL, at 2% of an update's work."""
-    lengths = micro.row.lengths[: -(-len(micro.row.lengths) // WATCHED)]
-    end = sum(lengths)
-    return PackedRow(micro.row.tokens_N[:end], micro.row.positions_N[:end], lengths), micro.trained_N[:end]
+    row = micro.row.first(-(-len(micro.row.lengths) // WATCHED))
+    return row, micro.trained_N[: len(row.tokens_N)]

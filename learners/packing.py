@@ -1,12 +1,21 @@
-"""Packs samples into rows of tokens without padding, in micro-batches of bounded size."""
+"""Packs samples into rows of tokens without padding, in micro-batches of bounded size.
+
+Attempts at one problem begin with the same prompt, which is most of their tokens. The hidden states of a common beginning are
+the same in each, so a model computes them once for all sequences that follow one another in a row (Prefix Grouper,
+arXiv:2506.05433, does this for groups of one prompt).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
 
 from sparring.core.batch import Sample
+
+LEAST_SHARED = 16
+"""A common beginning of fewer tokens is computed again: copying its keys and values would take longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +26,16 @@ class PackedRow:
     positions_N: torch.Tensor
     """Position of each token in its own sequence."""
     lengths: list[int]
+    prefixes: list[int]
+    """For each sequence, the number of its first tokens that are also those of its head, the last sequence before it that has 0
+    here."""
+
+    def first(self, count: int) -> "PackedRow":
+        """Returns the row of the first `count` sequences."""
+        end = sum(self.lengths[:count])
+        return PackedRow(
+            self.tokens_N[:end], self.positions_N[:end], self.lengths[:count], self.prefixes[:count]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +59,38 @@ def row_of(sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu
         tokens_N=_joined(sequences, torch.long, device),
         positions_N=torch.cat([torch.arange(length, device=device) for length in lengths]),
         lengths=lengths,
+        prefixes=_prefixes(sequences),
     )
+
+
+def _prefixes(sequences: Sequence[Sequence[int]]) -> list[int]:
+    prefixes, head = [], np.empty(0)
+    for tokens in map(np.asarray, sequences):
+        most = min(len(head), len(tokens) - 1)  # each sequence computes at least one token
+        apart = np.flatnonzero(head[:most] != tokens[:most])
+        shared = int(apart[0]) if len(apart) else most
+        prefixes.append(shared if shared >= LEAST_SHARED else 0)
+        if not prefixes[-1]:
+            head = tokens
+    return prefixes
+
+
+@lru_cache(maxsize=4)
+def places(
+    lengths: tuple[int, ...], prefixes: tuple[int, ...], device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns (own_U, place_N): the row's indices of the U tokens that are computed, and for each of its N tokens the place of
+    its hidden state among those. Cached, because all layers need them."""
+    own, place, start, head = [], np.empty(sum(lengths), dtype=np.int64), 0, 0
+    for length, prefix in zip(lengths, prefixes, strict=True):
+        computed = sum(map(len, own))
+        if not prefix:
+            head = computed
+        place[start : start + prefix] = np.arange(head, head + prefix)
+        place[start + prefix : start + length] = np.arange(computed, computed + length - prefix)
+        own.append(np.arange(start + prefix, start + length))
+        start += length
+    return torch.from_numpy(np.concatenate(own)).to(device), torch.from_numpy(place).to(device)
 
 
 def _joined(

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.transformers_policy import _sample
-from learners.packing import pack, plan
+from learners.packing import LEAST_SHARED, pack, places, plan, row_of
 from sparring.core.batch import Sample
 from sparring.core.episode import Completion, FinishReason, Trajectory, Turn
 from tests.playing import sample_of
@@ -151,3 +151,32 @@ def test_rows_are_sampled_independently(rows, u, temperature):
         torch.tensor(padded), torch.full((len(rows),), temperature), torch.full((len(rows),), u)
     )
     assert together.tolist() == [draw_one(row, temperature, u)[0] for row in padded]
+
+
+# ---------------------------------------------------------------------- beginnings that sequences share
+beginnings = st.lists(st.integers(0, 1), min_size=2 * LEAST_SHARED, max_size=2 * LEAST_SHARED)
+sequence = st.tuples(
+    st.integers(0, 1), st.integers(0, 2 * LEAST_SHARED), st.lists(st.integers(0, 2), min_size=1, max_size=4)
+)
+
+
+@examples
+@given(beginnings, st.lists(sequence, min_size=1, max_size=6))
+def test_every_token_has_the_place_of_a_token_with_the_same_history(beginning, drawn):
+    sequences = [[first, *beginning[:count], *rest] for first, count, rest in drawn]
+    row = row_of(sequences)
+    own_U, place_N = places(tuple(row.lengths), tuple(row.prefixes), CPU)
+    histories = [tuple(tokens[: n + 1]) for tokens in sequences for n in range(len(tokens))]
+    computed = [histories[n] for n in own_U]
+    assert [computed[place] for place in place_N] == histories
+    assert len(own_U) == sum(row.lengths) - sum(row.prefixes)
+    assert all(
+        prefix == 0 or LEAST_SHARED <= prefix < n for prefix, n in zip(row.prefixes, row.lengths, strict=True)
+    )
+
+
+@examples
+@given(beginnings, st.integers(2, 8))
+def test_attempts_at_one_problem_compute_its_prompt_once(beginning, attempts):
+    prefixes = row_of([[*beginning, 5 + attempt] for attempt in range(attempts)]).prefixes
+    assert prefixes == [0, *[len(beginning)] * (attempts - 1)]

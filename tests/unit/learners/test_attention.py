@@ -1,5 +1,7 @@
 """What flash attention is given, where there is a GPU: here something slow takes its place."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -20,19 +22,19 @@ class Reference:
     def __call__(
         self, query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, scale, window_size, enable_gqa
     ) -> torch.Tensor:
-        assert cu_seq_q.dtype == torch.int32 and cu_seq_q is cu_seq_k
-        assert len(query) == len(key) == len(value) == cu_seq_q[-1]
-        assert max_q == max_k == cu_seq_q.diff().max() and window_size[1] == 0
+        assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
+        assert (len(query), len(key), len(value)) == (cu_seq_q[-1], cu_seq_k[-1], cu_seq_k[-1])
+        assert (max_q, max_k) == (cu_seq_q.diff().max(), cu_seq_k.diff().max()) and window_size[1] == 0
         assert enable_gqa == (query.shape[1] != key.shape[1])
         self.calls.append((cu_seq_q.tolist(), window_size))
         out = torch.empty_like(query)
-        for start, end in zip(self.calls[-1][0], self.calls[-1][0][1:], strict=False):
-            q, k, v = (t[start:end].float() for t in (query, key, value))
+        for queries, keys in zip(pairwise(cu_seq_q.tolist()), pairwise(cu_seq_k.tolist()), strict=True):
+            q, k, v = (t[slice(*at)].float() for t, at in ((query, queries), (key, keys), (value, keys)))
             k, v = (t.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for t in (k, v))
             scores = torch.einsum("ihd,jhd->hij", q, k) * (scale or query.shape[2] ** -0.5)
-            back = torch.arange(end - start)[:, None] - torch.arange(end - start)[None, :]
+            back = torch.arange(len(k) - len(q), len(k))[:, None] - torch.arange(len(k))[None, :]
             seen = (back >= 0) & ((window_size[0] < 0) | (back <= window_size[0]))
-            out[start:end] = torch.einsum(
+            out[slice(*queries)] = torch.einsum(
                 "hij,jhd->ihd", scores.masked_fill(~seen, -torch.inf).softmax(-1), v
             )
         return out
@@ -74,10 +76,13 @@ def test_one_call_gives_what_each_sequence_by_itself_gives(
     assert torch.allclose(at_once, apart, atol=1e-5)
 
 
-def test_a_layer_is_one_call_however_many_sequences_there_are(flash: Reference) -> None:
+@pytest.mark.parametrize("rows", [ROWS, [[*range(1, 21), 3], [*range(1, 21), 5, 6], [*range(1, 20), 9]]])
+def test_a_layer_is_one_call_however_many_sequences_there_are(
+    flash: Reference, rows: list[list[int]]
+) -> None:
     model = tiny_model()
     model.set_attn_implementation(attention.PACKED)
-    row = row_of(ROWS)
+    row = row_of(rows)
     ours = score_tokens(model, row, row.positions_N > 0, 1.0).logprobs_P
     assert len(flash.calls) == model.config.num_hidden_layers
     with pytest.MonkeyPatch.context() as patch:

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.profiler import ProfilerActivity, profile
 
-from learners import models
+from learners import models, packing
 from learners.learner import Learner, equal_parts
 from learners.packing import row_of
-from tests.learning import VOCABULARY, batch, largest_difference, tiny_model, weights
+from tests.learning import VOCABULARY, batch, largest_difference, random_samples, tiny_model, weights
 
 HIDDEN = tiny_model().config.hidden_size
 ESTIMATORS = ["gae", "grpo"]
@@ -50,6 +50,42 @@ def test_the_loss_is_that_of_the_completion_given_the_prompt(make_learner, sampl
     metrics = learner.step(batch(sample))
     assert metrics["gradient_norm"] == pytest.approx(expected_norm, rel=1e-4)
     assert metrics["trained_tokens"] == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"lora": {"rank": 4}},
+        {"gradient_checkpointing": True},
+        {"microbatch_tokens": 128},
+        {"estimator": {"kind": "gae", "critic": "model"}},
+        {"kl": {"kind": "loss", "coefficient": 0.1}},
+    ],
+    ids=str,
+)
+def test_a_prompt_that_is_computed_once_teaches_what_it_teaches_in_each_attempt(
+    make_learner, monkeypatch, settings
+):
+    prompts = [[3 + n % 7 for n in range(24)], [3 + n % 5 for n in range(20)]]
+    samples = [
+        replace(sample, tokens=(*prompts[n % 2], *sample.tokens), **{
+            name: (*[0] * len(prompts[n % 2]), *getattr(sample, name)) for name in ("sampled", "trained", "logprobs")
+        })
+        for n, sample in enumerate(random_samples(1, 6, advantages="estimator" not in settings))
+    ]  # fmt: skip
+    once, each = make_learner(**settings), make_learner(**settings)
+    computed: list[int] = []
+    own = models.places
+    monkeypatch.setattr(models, "places", lambda *of: computed.append(len((found := own(*of))[0])) or found)
+    shared = once.step(batch(*samples))
+    monkeypatch.setattr(packing, "LEAST_SHARED", 10**9)
+    tokens = sum(computed)
+    computed.clear()
+    apart = each.step(batch(*samples))
+    assert tokens < 0.7 * sum(computed)
+    assert shared["gradient_norm"] == pytest.approx(apart["gradient_norm"], rel=1e-4)
+    assert largest_difference(weights(once), weights(each)) < 1e-5
 
 
 def gradient_norm(learner: Learner, *samples) -> float:

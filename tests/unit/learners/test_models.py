@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from learners import models
 from learners.attention import PACKED
 from learners.models import check_packing, limit_logits, score_tokens
-from learners.packing import row_of
+from learners.packing import LEAST_SHARED, row_of
 from tests.learning import VOCABULARY
 
 SHAPE = {
@@ -43,6 +43,16 @@ UNKNOWN = {
     "gpt_oss": ({"num_local_experts": 2, "num_experts_per_tok": 1}, "its attention does more"),  # sinks
 }
 ROWS = [[5, 9, 4, 7, 11, 3, 8], [6, 2], [7, 7, 1, 9]]
+BEGINNING = [3 + n % 9 for n in range(LEAST_SHARED + 4)]
+SHARING = [
+    [*BEGINNING, 5, 2],
+    [*BEGINNING, 9],
+    [*BEGINNING[:-3], 4, 4, 4, 4],
+    BEGINNING,
+    [7, 1],
+    [*BEGINNING, 5, 2],
+]
+"""All but the fifth and the sixth, which follows it, share a beginning with the first."""
 
 
 def tiny(kind: str, **changes: Any) -> PreTrainedModel:
@@ -52,16 +62,18 @@ def tiny(kind: str, **changes: Any) -> PreTrainedModel:
         return AutoModelForCausalLM.from_config(config, attn_implementation=PACKED)
 
 
+@pytest.mark.parametrize("rows", [ROWS, SHARING], ids=["apart", "sharing"])
 @pytest.mark.parametrize("kind", KNOWN)
-def test_scores_are_those_of_the_models_own_forward_pass(kind: str) -> None:
+def test_scores_are_those_of_the_models_own_forward_pass(kind: str, rows: list[list[int]]) -> None:
     model = tiny(kind, **KNOWN[kind])
     check_packing(model)
-    row = row_of(ROWS)
+    row = row_of(rows)
+    assert any(row.prefixes) == (rows is SHARING)
     ours = score_tokens(model, row, row.positions_N > 0, temperature=0.7).logprobs_P
     (gradient,) = torch.autograd.grad(ours.sum(), model.get_input_embeddings().weight)
     model.set_attn_implementation("eager")
     theirs = []
-    for tokens in ROWS:
+    for tokens in rows:
         logprobs = (model(torch.tensor([tokens])).logits[0, :-1] / 0.7).log_softmax(-1)
         theirs.append(logprobs.gather(1, torch.tensor(tokens)[1:, None])[:, 0])
     expected = torch.cat(theirs)
