@@ -153,30 +153,45 @@ async def programs_report(
         problems, sandbox
     )  # if the sandbox fails, it does so before the engine starts
     asked = [(1, 0.0), *([(settings.samples, settings.temperature)] if settings.samples else [])]
-    written: dict[str, list[dict[str, list[Trajectory]]]] = {}
+    reports: dict[str, dict[str, Any]] = {}
     async with loaded(model, engine, settings.device, style, max_tokens, settings.seed) as writer:
         for arm, game in games.items():
             print(f"stages {arm}: {settings.policy} writes, at most {max_tokens} tokens a turn", flush=True)
             writer = replace(writer, top_p=settings.top_p, top_k=settings.top_k)
             with counter("problems", len(asked) * len(problems)) as tick:
-                written[arm] = [await write_programs(problems, writer, game, n, t, tick) for n, t in asked]
-    reports = {}
-    for arm, attempts in written.items():
-        greedy, *sampled = [
-            await judge_programs(
-                sandbox, {i: [t.artifact for t in ts] for i, ts in of.items()}, problems, settings.limits
-            )
-            for of in attempts
-        ]
-        reports[arm] = _programs_report(greedy, sampled[0] if sampled else {}, settings.pass_at)
-        if isinstance(game := games[arm], SolverGame) and isinstance(game.rules, CodeGolfRules):
-            reports[arm]["scores"] |= golf_scores([program for (program,) in greedy.values()], game.rules)
-        reports[arm]["scores"]["cut_off"] = sum(t.is_cut_off for (t,) in attempts[0].values())
-        for i, (program,) in greedy.items():
-            reports[arm]["tasks"][i]["program"] = program.program
+                attempts = [await write_programs(problems, writer, game, n, t, tick) for n, t in asked]
+            reports[arm] = await _judged_report(settings, problems, game, attempts, sandbox)
+            if settings.ablate:  # each arm takes long: a command that is ended keeps those that are finished
+                rate = reports[arm]["scores"]["generator_pass_rate"]
+                print(f"stages {arm}: generator pass rate {rate:.3f}", flush=True)
+                if settings.json_file is not None:
+                    write_json(settings.json_file, {"ablation": reports})
     report = {"problems": len(problems), "stages": arms[-1], "max_tokens": max_tokens, **reports[arms[-1]]}
     report["failing_references"] = {i: sorted({o.status for o in found}) for i, found in failing.items()}
     return report | ({"ablation": reports} if settings.ablate else {})
+
+
+async def _judged_report(
+    settings: EvaluateOptions,
+    problems: Sequence[Problem],
+    game: ProgramGame,
+    attempts: Sequence[Mapping[str, Sequence[Trajectory]]],
+    sandbox: Sandbox,
+) -> dict[str, Any]:
+    """Returns the report of one arm. attempts: by problem, the greedy ones and then the sampled ones."""
+    greedy, *sampled = [
+        await judge_programs(
+            sandbox, {i: [t.artifact for t in ts] for i, ts in of.items()}, problems, settings.limits
+        )
+        for of in attempts
+    ]
+    report = _programs_report(greedy, sampled[0] if sampled else {}, settings.pass_at)
+    if isinstance(game, SolverGame) and isinstance(game.rules, CodeGolfRules):
+        report["scores"] |= golf_scores([program for (program,) in greedy.values()], game.rules)
+    report["scores"]["cut_off"] = sum(t.is_cut_off for (t,) in attempts[0].values())
+    for i, (program,) in greedy.items():
+        report["tasks"][i]["program"] = program.program
+    return report
 
 
 def _usual_stages(model: Model, problems: Sequence[Problem]) -> str:

@@ -243,6 +243,19 @@ def test_an_ablation_reports_every_number_of_stages(dataset, scripted, capsys):
     assert "generator pass rate" in capsys.readouterr().out
 
 
+def test_an_ablation_that_is_ended_keeps_the_arms_that_are_finished(dataset, scripted, tmp_path):
+    def answer(prompt, sampling):
+        if "<s2>" in prompt:
+            raise KeyboardInterrupt
+        return RIGHT
+
+    scripted(answer)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(options(dataset, policy="m/m", ablate=True, json_file=tmp_path / "out.json"))
+    kept = json.loads((tmp_path / "out.json").read_text())["ablation"]
+    assert {arm: of["scores"]["generator_pass_rate"] for arm, of in kept.items()} == {"none": 1, "0": 1, "1": 1}
+
+
 def test_models_of_runs_without_stages_answer_at_once(dataset, scripted):
     run = {"game": {"kind": "unit_tests", "answer_format": "reasoning"}, "model": {"max_tokens": 77}}
     scripted(lambda p, s: f"<reasoning>It doubles.</reasoning><answer>{RIGHT}</answer>", run=run)
