@@ -6,8 +6,9 @@
 sparring: both policies learn. white_box: the discriminator sees the program that it is to break. frozen: the discriminator
 writes tests, but does not learn. known_test: no discriminator, rewards from the known test alone. golden_tests: no
 discriminator, rewards from all three tests. Generator steps and samples are equal. The scores are those of MBPP's test part,
-on all tests of a problem: a greedy program, and the mean of --samples programs at temperature 0.7; a discriminator's by one suite for each
-problem. Changes are against the untrained model, paired by problem, with 95% intervals over problems.
+on all tests of a problem: a greedy program, and the mean of --samples programs at temperature 0.7; a discriminator's by one
+suite for each of half of the problems. Changes are against the untrained model, paired by problem, with 95% intervals over
+problems.
 
 Everything that was finished is kept in --output: a command that was interrupted goes on where it ended, and one with
 more arms or seeds makes only these. What stands after `--` is given to every run of driver.py.
@@ -59,7 +60,8 @@ def main() -> None:
     parser.add_argument(
         "--samples", type=int, default=8, help="programs for each held-out problem, besides the greedy one"
     )
-    parser.add_argument("--max-tokens", type=int, default=256, help="of a program and of a suite")
+    parser.add_argument("--max-tokens", type=int, default=256, help="of a program")
+    parser.add_argument("--suite-tokens", type=int, default=128, help="of a suite, of which four tests count")
     parser.add_argument("more", nargs="*", help="after --: arguments of every run")
     options = parser.parse_args()
     if options.quick:
@@ -87,16 +89,11 @@ def shorten(options: argparse.Namespace, output: Path) -> None:
         for place, of in enumerate(examples)
     )
     options.dataset.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    options.model, options.arms, options.seeds, options.steps = (
-        str(SHIPPED / "generator"),
-        ["sparring"],
-        [1],
-        2,
-    )
-    options.max_tokens = 16
+    options.model = str(SHIPPED / "generator")
+    options.arms, options.seeds, options.steps = ["sparring"], [1], 2
+    options.max_tokens = options.suite_tokens = 16
     options.more = ["--curriculum.problems-per-step", "2", "--curriculum.attempts", "2", "--local"]
-    for role in ("generator", "discriminator"):
-        options.more += [f"--{role}.max-tokens", "16", f"--{role}.engine.kind", "transformers"]
+    options.more += ["--generator.engine.kind", "transformers", "--discriminator.engine.kind", "transformers"]
 
 
 def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, float]]:
@@ -120,39 +117,25 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, floa
                 }
             )
             show(figures)
-    main_score = "mbpp sampled"
     gains = {
-        arm: statistics.fmean(of["change"][main_score][0] for of in figures[arm]["by_seed"])
+        arm: statistics.fmean(of["change"]["mbpp sampled"][0] for of in figures[arm]["by_seed"])
         for arm in options.arms
     }
-    sparring = gains.get("sparring")
-    others = (
-        {} if sparring is None else {arm: gain for arm, gain in gains.items() if arm != "sparring" and gain}
+    sparring = gains.pop("sparring", None)
+    ratios = (
+        {} if sparring is None else {f"gain_vs_{arm}": sparring / gain for arm, gain in gains.items() if gain}
     )
-    return figures, {
-        f"gain_vs_{arm}": sparring / gain for arm, gain in others.items() if sparring is not None
-    }
+    return figures, ratios
 
 
 def trained(arm: str, seed: int, options: argparse.Namespace) -> Path:
     """Returns the directory of a run, which is made or continued if it is not finished."""
     file = str(options.dataset)
     words = ["--seed", str(seed), "--problems.file", file, "--problems.held-out.file", file]
-    words += [
-        "--generator.model",
-        options.model,
-        "--discriminator.model",
-        options.model,
-        "--no-evaluation.enabled",
-    ]
-    words += [
-        "--n-discriminator-steps",
-        "0",
-        "--n-generator-steps",
-        "0",
-        "--k-alternating-steps",
-        str(options.steps),
-    ]
+    words += ["--no-evaluation.enabled", "--k-alternating-steps", str(options.steps)]
+    words += ["--n-discriminator-steps", "0", "--n-generator-steps", "0"]
+    for role, tokens in (("generator", options.max_tokens), ("discriminator", options.suite_tokens)):
+        words += [f"--{role}.model", options.model, f"--{role}.max-tokens", str(tokens)]
     words += ["--checkpoint.every", "1", "--checkpoint.keep", "1", *ARMS[arm], *options.more]
     return finished_run(RECIPE, f"{arm}-seed{seed}", options.output, words)
 
@@ -165,8 +148,8 @@ def scores_of(
     policy: a run, or the untrained model. learns: whether the discriminator's suites are evaluated, too.
     """
     mbpp = ["--dataset", str(options.dataset), "--format", "mbpp", "--split", "test", "--shown-tests", "1"]
-    mbpp += ["--problems", str(options.problems), "--max-tokens", str(options.max_tokens)]
-    sets = {"mbpp": mbpp}
+    programs = ["--problems", str(options.problems), "--max-tokens", str(options.max_tokens)]
+    sets = {"mbpp": [*mbpp, *programs]}
     if options.humaneval:
         sets["humaneval"] = ["--dataset", options.humaneval, "--format", "humaneval", "--max-tokens", "512"]
     figures: dict[str, Any] = {}
@@ -180,17 +163,8 @@ def scores_of(
         rates[f"{data} sampled"] = report["pass_rates"]
     figures |= {key: statistics.fmean(of.values()) for key, of in rates.items()}
     if learns:
-        words = [
-            *mbpp,
-            "--discriminator",
-            policy,
-            "--suites",
-            "1",
-            "--max-tests",
-            "4",
-            "--test-format",
-            "relabel",
-        ]
+        words = [*mbpp, "--problems", str(options.problems // 2), "--max-tokens", str(options.suite_tokens)]
+        words += ["--discriminator", policy, "--suites", "1", "--max-tests", "4", "--test-format", "relabel"]
         report = evaluated(words, options.output / f"{name}.suites.json")
         figures |= {f"suites: {key}": report["scores"][key] for key in _OF_SUITES}
     return {"figures": figures, "rates": rates}
