@@ -99,7 +99,7 @@ class ModelOptions(Options):
     """Form of an answer in one message: the program alone, or reasoning and then the program. Default: that of the checkpoint's run, or direct."""
     engine: Literal["vllm", "transformers"] = "vllm"
     dtype: Literal["float32", "bfloat16"] | None = None
-    """Default: bfloat16 on a GPU that has it, else float32."""
+    """Default: bfloat16 on a GPU or a processor that computes in it (for the embedded models on a GPU alone), else float32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: cuda if torch finds a GPU, else cpu."""
     max_tokens: int | None = Field(None, ge=1)

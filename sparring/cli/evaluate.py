@@ -81,7 +81,8 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     if model is not None:
         if note := model.note(problems):
             print(note, flush=True)
-        settings = settings.model_copy(update=of_engine(settings.device, settings.dtype))
+        chosen = of_engine(settings.device, settings.dtype, exact_on_cpu=model.is_embedded)
+        settings = settings.model_copy(update=chosen)
     limits = settings.limits
     if model is None:
         of = partial(fixed_programs_report if settings.policy else own_tests_report, settings, problems)

@@ -69,8 +69,9 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
         discriminator = find_policy(settings.discriminator, DISCRIMINATOR, "--discriminator")
     if settings.best_of > 1 and discriminator is None:
         raise SparringError(f"--best-of: {generator} comes with no discriminator; give --discriminator")
-    settings = settings.model_copy(update=of_engine(settings.device, settings.dtype))
     model = open_model(generator, "--checkpoint")
+    chosen = of_engine(settings.device, settings.dtype, exact_on_cpu=model.is_embedded)
+    settings = settings.model_copy(update=chosen)
     check_writes_programs(f"--checkpoint {generator}", model)
     tester = None
     if settings.best_of > 1 and discriminator is not None:

@@ -171,15 +171,14 @@ def _cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     return "amx_bf16" in flags or "avx512_bf16" in flags
 
 
-def of_engine(device: str, dtype: str | None) -> dict[str, str]:
+def of_engine(device: str, dtype: str | None, *, exact_on_cpu: bool = True) -> dict[str, str]:
     """Returns `device` and `dtype` of an engine outside of a run. If one is "auto" or None, it is chosen for this
-    machine."""
+    machine. exact_on_cpu: whether a processor that computes in bfloat16 takes float32 all the same, as for the embedded
+    models, which gain nothing."""
     hardware = detect()
     device = hardware.device if device == "auto" else device
-    return {
-        "device": device,
-        "dtype": dtype or ("bfloat16" if device == "cuda" and hardware.bf16 else "float32"),
-    }
+    halves = hardware.bf16 if device == "cuda" else hardware.cpu_bf16 and not exact_on_cpu
+    return {"device": device, "dtype": dtype or ("bfloat16" if halves else "float32")}
 
 
 def _gpus() -> list[Any]:

@@ -253,7 +253,11 @@ def test_an_ablation_that_is_ended_keeps_the_arms_that_are_finished(dataset, scr
     with pytest.raises(KeyboardInterrupt):
         evaluate(options(dataset, policy="m/m", ablate=True, json_file=tmp_path / "out.json"))
     kept = json.loads((tmp_path / "out.json").read_text())["ablation"]
-    assert {arm: of["scores"]["generator_pass_rate"] for arm, of in kept.items()} == {"none": 1, "0": 1, "1": 1}
+    assert {arm: of["scores"]["generator_pass_rate"] for arm, of in kept.items()} == {
+        "none": 1,
+        "0": 1,
+        "1": 1,
+    }
 
 
 def test_models_of_runs_without_stages_answer_at_once(dataset, scripted):

@@ -324,14 +324,17 @@ def test_settings_that_do_not_go_with_the_machine_are_refused(monkeypatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("machine", "device", "dtype", "expected"),
+    ("machine", "device", "dtype", "exact", "expected"),
     [
-        (CPU, "auto", None, ("cpu", "float32")),
-        (V100, "auto", None, ("cuda", "float32")),
-        (A100, "auto", None, ("cuda", "bfloat16")),
-        (A100, "cpu", None, ("cpu", "float32")),
-        (A100, "auto", "float32", ("cuda", "float32")),
-        (CPU, "cuda", None, ("cuda", "float32")),  # refused where the engine is made
+        (CPU, "auto", None, False, ("cpu", "float32")),
+        (replace(CPU, cpu_bf16=True), "auto", None, False, ("cpu", "bfloat16")),
+        (replace(CPU, cpu_bf16=True), "auto", None, True, ("cpu", "float32")),
+        (replace(CPU, cpu_bf16=True), "auto", "float32", False, ("cpu", "float32")),
+        (V100, "auto", None, False, ("cuda", "float32")),
+        (A100, "auto", None, True, ("cuda", "bfloat16")),
+        (A100, "cpu", None, False, ("cpu", "float32")),
+        (A100, "auto", "float32", False, ("cuda", "float32")),
+        (CPU, "cuda", None, False, ("cuda", "float32")),  # refused where the engine is made
     ],
 )
 def test_an_engine_outside_of_a_run_is_as_the_machine_has_it(
@@ -339,10 +342,11 @@ def test_an_engine_outside_of_a_run_is_as_the_machine_has_it(
     machine: Hardware,
     device: str,
     dtype: str | None,
+    exact: bool,
     expected: tuple[str, str],
 ) -> None:
     monkeypatch.setattr(hardware_of_runs, "detect", lambda: machine)
-    assert tuple(of_engine(device, dtype).values()) == expected
+    assert tuple(of_engine(device, dtype, exact_on_cpu=exact).values()) == expected
 
 
 def test_a_gpu_that_torch_has_no_kernels_for_is_refused(monkeypatch) -> None:
