@@ -1,8 +1,8 @@
 """The settings of an inference engine. Imports no torch and no vllm: the config schema nests them."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sparring.core.settings import Settings, default_kind
 
@@ -10,6 +10,22 @@ MAX_NUM_SEQS = 64
 """Default of max_num_seqs outside a run."""
 KV_CACHE_MB = 1024
 GPU_MEMORY_UTILIZATION = 0.3
+OWN_ARGUMENTS = {
+    "model": "is generator.model or discriminator.model",
+    "dtype": "is engine.dtype",
+    "max_model_len": "is engine.max_model_len",
+    "max_num_seqs": "is engine.max_num_seqs",
+    "tensor_parallel_size": "is engine.tensor_parallel",
+    "kv_cache_memory_bytes": "is engine.kv_cache_mb",
+    "gpu_memory_utilization": "is engine.gpu_memory_utilization",
+    "enable_sleep_mode": "is engine.sleep",
+    "enable_lora": "is engine.adapter",
+    **dict.fromkeys(
+        ("worker_extension_cls", "logprobs_mode", "generation_config", "distributed_executor_backend"),
+        "is what training depends on, and cannot be changed",
+    ),
+}
+"""Arguments of vLLM's EngineArgs that are not taken from engine.extra, and why."""
 ADAPTERS = 2
 """Default number of versions of a policy's adapter that an engine can hold: the current version, and the one before or after
 it. More versions are in use if steps are begun before the last one is learnt from (rollout.max_policy_lag)."""
@@ -69,6 +85,16 @@ class VllmEngineSettings(CommonEngineSettings):
     adapter merged. Default: True on a GPU if the backbone is not quantised."""
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
     """Share of the GPU's memory for one vLLM engine. Default: an equal part of what the learners leave."""
+    extra: dict[str, Any] = {}
+    """Further arguments of vLLM's EngineArgs, passed on as they are, such as {"speculative_config": {"method": "ngram",
+    "num_speculative_tokens": 4, "prompt_lookup_max": 4}}. The memory plan does not know them."""
+
+    @field_validator("extra")
+    @classmethod
+    def _leaves_ours_alone(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        if taken := sorted(extra.keys() & OWN_ARGUMENTS.keys()):
+            raise ValueError("; ".join(f"{name} {OWN_ARGUMENTS[name]}" for name in taken))
+        return extra
 
 
 ENGINES = {"vllm": VllmEngineSettings, "transformers": TransformersEngineSettings}

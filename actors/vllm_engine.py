@@ -80,23 +80,23 @@ def engine_args(
     if device == "cuda":
         share = settings.gpu_memory_utilization or GPU_MEMORY_UTILIZATION
         given = settings.kv_cache_mb << 20 if settings.kv_cache_mb else None
-        return EngineArgs(
-            **common,
-            gpu_memory_utilization=share,
-            kv_cache_memory_bytes=given,
-            enable_sleep_mode=bool(settings.sleep),
-        )
-    return EngineArgs(
-        **common,
-        enforce_eager=True,
-        # with vLLM's default of 128, prompts of a few hundred tokens would share little of their prefix, though each turn's
-        # prompt extends the last
-        block_size=32,
-        kv_cache_memory_bytes=(settings.kv_cache_mb or KV_CACHE_MB) << 20,
-        # a seeded request whose prompt is prefilled in chunks kills the CPU engine, so prefill whole
-        enable_chunked_prefill=False,
-        max_num_batched_tokens=max(65536, settings.max_model_len),
-    )
+        common |= {
+            "gpu_memory_utilization": share,
+            "kv_cache_memory_bytes": given,
+            "enable_sleep_mode": bool(settings.sleep),
+        }
+    else:
+        common |= {
+            "enforce_eager": True,
+            # with vLLM's default of 128, prompts of a few hundred tokens would share little of their prefix, though each
+            # turn's prompt extends the last
+            "block_size": 32,
+            "kv_cache_memory_bytes": (settings.kv_cache_mb or KV_CACHE_MB) << 20,
+            # a seeded request whose prompt is prefilled in chunks kills the CPU engine, so prefill whole
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(65536, settings.max_model_len),
+        }
+    return EngineArgs(**common | settings.extra)
 
 
 def _room(rank: int) -> int:
