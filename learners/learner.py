@@ -149,7 +149,7 @@ class Learner:
     def _targets(
         self, batch: Batch, usable: Sequence[int], metrics: dict[str, float]
     ) -> Mapping[int, Targets]:
-        if not needs_first_pass(self.settings):
+        if not needs_first_pass(self.settings, len(usable)):
             targets = {i: targets_of(batch.samples[i], self.settings) for i in usable}
             if over_the_batch(self.settings):
                 whiten(batch.samples, targets)

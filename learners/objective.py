@@ -92,7 +92,8 @@ class Objective:
         settings, trained = self.settings, micro.trained_N[micro.sampled_N]
         behaviour = old = micro.logprobs_N[micro.trained_N]
         if settings.importance_cap:
-            old = self._sampled(micro, "logprobs_S")[trained]
+            only_update = self.targets[micro.indices[0]].logprobs_S is None
+            old = logprobs.detach() if only_update else self._sampled(micro, "logprobs_S")[trained]
         found = policy_loss(
             logprobs,
             old,

@@ -16,15 +16,18 @@ class Targets:
 
     advantages_S: torch.Tensor
     logprobs_S: torch.Tensor | None = None
-    """The learner's own log-probabilities before the first update; None if nothing needs them."""
+    """The learner's own log-probabilities before the first update; None if nothing needs them, or the batch is one update."""
     returns_S: torch.Tensor | None = None
     """None for critic-free estimators, as is values_S."""
     values_S: torch.Tensor | None = None
 
 
-def needs_first_pass(settings: LearnerSettings) -> bool:
-    """Returns whether the targets depend on the learner's own networks."""
-    return settings.estimator.kind == "gae" or bool(settings.importance_cap)
+def needs_first_pass(settings: LearnerSettings, samples: int) -> bool:
+    """Returns whether the targets of so many samples depend on what the learner's networks say before the first update, and
+    that update does not compute it by itself, as it does if it is the only one and there is no critic."""
+    if settings.estimator.kind == "gae":
+        return True
+    return bool(settings.importance_cap) and (settings.epochs > 1 or samples > settings.minibatch_samples)
 
 
 def over_the_batch(settings: LearnerSettings) -> bool:

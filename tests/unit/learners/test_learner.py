@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.profiler import ProfilerActivity, profile
 
+import learners.learner
 from learners import models, packing
 from learners.learner import Learner, equal_parts
 from learners.packing import row_of
@@ -86,6 +87,39 @@ def test_a_prompt_that_is_computed_once_teaches_what_it_teaches_in_each_attempt(
     assert tokens < 0.7 * sum(computed)
     assert shared["gradient_norm"] == pytest.approx(apart["gradient_norm"], rel=1e-4)
     assert largest_difference(weights(once), weights(each)) < 1e-5
+
+
+@pytest.mark.parametrize("objective", ["ppo", "gspo", "cispo"])
+def test_the_only_update_of_a_batch_needs_no_pass_before_it(make_learner, monkeypatch, objective):
+    samples = random_samples(2, 6)
+    settings = {
+        "importance_cap": 2.0,
+        "objective": objective,
+        "loss_normaliser": "sequence",
+        "kl": {"kind": "none"},
+    }
+    passes: list[int] = []
+    own = models.places
+    monkeypatch.setattr(models, "places", lambda *of: passes.append(1) or own(*of))
+    found = {}
+    for name in ("without", "with"):
+        if name == "with":
+            monkeypatch.setattr(learners.learner, "needs_first_pass", lambda *_: True)
+        learner = make_learner(**settings)
+        passes.clear()
+        metrics = learner.step(batch(*samples))
+        found[name] = metrics, weights(learner), len(passes)
+    assert (found["without"][2], found["with"][2]) == (1, 2)
+    assert largest_difference(found["without"][1], found["with"][1]) < 1e-6
+    for key in ("gradient_norm", "policy_loss", "approximate_kl", "clip_fraction", "mismatch_mean"):
+        assert found["without"][0][key] == pytest.approx(found["with"][0][key], rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize("settings", [{"epochs": 2}, {"minibatch_samples": 3}])
+def test_where_a_batch_is_several_updates_ratios_are_against_the_first_pass(make_learner, settings):
+    """The second update's ratios are not 1."""
+    learner = make_learner(importance_cap=2.0, **settings)
+    assert learner.step(batch(*random_samples(2, 6)))["approximate_kl"] > 1e-6
 
 
 def gradient_norm(learner: Learner, *samples) -> float:
