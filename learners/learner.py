@@ -279,11 +279,7 @@ class Learner:
         micro-batches, because they wait for each other: a worker with fewer adds one that does not count."""
         # samples with the same beginning follow one another, so that it is computed once
         chosen = sorted(chosen, key=lambda i: tuple(batch.samples[i].tokens))
-        chunks = plan(batch.samples, chosen, self.microbatch_tokens)
-        while self.world.size > len(chunks) and len(chunks) < len(chosen):  # each worker gets a share
-            longest = max(range(len(chunks)), key=lambda n: len(chunks[n]))
-            half = len(chunks[longest]) // 2
-            chunks[longest : longest + 1] = [chunks[longest][:half], chunks[longest][half:]]
+        chunks = plan(batch.samples, chosen, self.microbatch_tokens, self.world.size)
         mine = [(chunk, True) for chunk in chunks[self.world.rank :: self.world.size]]
         if self.settings.sharding == "fsdp":
             most = -(-len(chunks) // self.world.size)

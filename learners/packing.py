@@ -5,6 +5,7 @@ the same in each, so a model computes them once for all sequences that follow on
 arXiv:2506.05433, does this for groups of one prompt).
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -100,15 +101,33 @@ def _joined(
     return torch.from_numpy(np.concatenate([np.asarray(s) for s in sequences])).to(device, dtype)
 
 
-def plan(samples: Sequence[Sample], indices: Sequence[int], token_budget: int) -> list[list[int]]:
-    """Splits the indices, in order, before each sample that would exceed the budget. A chunk has at least one sample."""
+def plan(
+    samples: Sequence[Sample], indices: Sequence[int], token_budget: int, ranks: int = 1
+) -> list[list[int]]:
+    """Splits the indices, in order, into chunks of at most `token_budget` tokens, or of one sample.
+
+    There are as few chunks as the budget allows, rounded up to a multiple of `ranks`, and the longest one is as short as it
+    can be, so that ranks which take chunks in turns have nearly equal work.
+    """
+    lengths = [len(samples[i].tokens) for i in indices]
+    longest = min(max(lengths, default=0), token_budget)
+    count = -(-len(_filled(indices, lengths, token_budget)) // ranks) * ranks
+    more = bisect_left(
+        range(token_budget - longest),
+        True,
+        key=lambda more: len(_filled(indices, lengths, longest + more)) <= count,
+    )
+    return _filled(indices, lengths, longest + more)
+
+
+def _filled(indices: Sequence[int], lengths: Sequence[int], size: int) -> list[list[int]]:
+    """Splits the indices, in order, before each sample that would exceed the size. A chunk has at least one sample."""
     chunks: list[list[int]] = []
     room = 0
-    for index in indices:
-        length = len(samples[index].tokens)
+    for index, length in zip(indices, lengths, strict=True):
         if not chunks or length > room:
             chunks.append([])
-            room = token_budget
+            room = size
         chunks[-1].append(index)
         room -= length
     return chunks

@@ -122,8 +122,8 @@ class LearnerSettings(Settings):
     importance_cap: float | None = Field(default=None, ge=0)
     """Decoupled PPO: ratios are taken against the learner's own log-probabilities at the start of the batch, and each
     token's loss is weighted by the ratio of its probability there to the engine's, truncated at this value, which is 1
-    or more. 0: ratios are taken against the engine's log-probabilities. Default: 2 with rollout.max_policy_lag, and on
-    a GPU with precision bf16, since engine and learner then round differently; else 0."""
+    or more. 0: ratios are taken against the engine's log-probabilities. Default: 2 with rollout.max_policy_lag, and with
+    precision bf16 or an engine in 16 bits, since engine and learner then round differently; else 0."""
     mask_truncated: bool = False
     """Leave completions that were cut off by their length limit out of the policy's and the critic's loss."""
     learning_rate_scale: float = Field(default=1.0, gt=0)

@@ -81,10 +81,10 @@ def samples(draw):
 
 
 @examples
-@given(st.lists(samples(), min_size=1, max_size=12), st.integers(1, 200), st.data())
-def test_micro_batches_hold_every_sample_once_without_padding_within_the_budget(batch, budget, data):
+@given(st.lists(samples(), min_size=1, max_size=12), st.integers(1, 200), st.integers(1, 4), st.data())
+def test_micro_batches_hold_every_sample_once_without_padding_within_the_budget(batch, budget, ranks, data):
     indices = data.draw(st.lists(st.sampled_from(range(len(batch))), unique=True))
-    chunks = plan(batch, indices, budget)
+    chunks = plan(batch, indices, budget, ranks)
     assert [i for chunk in chunks for i in chunk] == indices
     for chunk in chunks:
         micro = pack(batch, chunk, CPU)
@@ -151,6 +151,23 @@ def test_rows_are_sampled_independently(rows, u, temperature):
         torch.tensor(padded), torch.full((len(rows),), temperature), torch.full((len(rows),), u)
     )
     assert together.tolist() == [draw_one(row, temperature, u)[0] for row in padded]
+
+
+class Long:
+    """A sample, as far as a plan looks at it."""
+
+    def __init__(self, length: int) -> None:
+        self.tokens = range(length)
+
+
+@examples
+@given(st.sampled_from([2, 6, 7, 14]), st.randoms(use_true_random=False))
+def test_ranks_have_nearly_equal_work(ranks, rng):
+    """128 samples of 900 to 2,700 tokens, at most 16,384 in a row; ranks take the rows in turns."""
+    batch = [Long(rng.randint(900, 2700)) for _ in range(128)]
+    chunks = plan(batch, range(128), 16384, ranks)
+    work = [sum(len(batch[i].tokens) for c in chunks[rank::ranks] for i in c) for rank in range(ranks)]
+    assert sum(work) / ranks > 0.85 * max(work)
 
 
 # ---------------------------------------------------------------------- beginnings that sequences share
