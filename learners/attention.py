@@ -57,6 +57,9 @@ def packed_attention(
     if softcap is None and (dtype := flash_dtype(query_1QNH)) is not None:
         query, key, value = (t[0].transpose(0, 1).to(dtype) for t in (query_1QNH, key_1KNH, value_1KNH))
         return _in_one_call(query, key, value, own, lengths, scaling, sliding_window)[None], None
+    if softcap is not None or query_1QNH.is_cuda:
+        # on a GPU, SDPA with fewer key heads has no kernel but the one that keeps all scores in memory
+        key_1KNH, value_1KNH = _for_each_query_head(query_1QNH, key_1KNH, value_1KNH)
     parts = zip(
         query_1QNH.split(own, dim=2),
         key_1KNH.split(lengths, dim=2),
@@ -128,6 +131,14 @@ def _starts(lengths: tuple[int, ...], device: torch.device) -> torch.Tensor:
     return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
 
 
+def _for_each_query_head(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns keys and values [1, Q, N, H], repeated so that each query head has its own."""
+    group = query.shape[1] // key.shape[1]
+    return key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
+
+
 def _capped(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -136,7 +147,6 @@ def _capped(
     scaling: float | None,
     softcap: float,
 ) -> torch.Tensor:
-    key, value = (t.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for t in (key, value))
     scores = (query @ key.transpose(2, 3)).float() * (scaling or query.shape[-1] ** -0.5)
     scores = (softcap * (scores / softcap).tanh()).masked_fill(~seen_NN, -torch.inf)
     return scores.softmax(-1).to(value.dtype) @ value

@@ -115,15 +115,18 @@ def check_packing(model: PreTrainedModel, exact: bool = True) -> None:
 
 def hidden_states(model: PreTrainedModel, row: PackedRow) -> torch.Tensor:
     """Returns the last hidden states [N, H]. Those of a beginning that sequences share are computed once."""
-    own_U, place_N = places(tuple(row.lengths), tuple(row.prefixes), row.tokens_N.device)
+    tokens_U, positions_U, place_N = row.tokens_N, row.positions_N, None
+    if any(row.prefixes):
+        own_U, place_N = places(tuple(row.lengths), tuple(row.prefixes), tokens_U.device)
+        tokens_U, positions_U = tokens_U[own_U], positions_U[own_U]
     hidden_UH = model.base_model(
-        input_ids=row.tokens_N[own_U][None],
-        position_ids=row.positions_N[own_U][None],
+        input_ids=tokens_U[None],
+        position_ids=positions_U[None],
         use_cache=False,
         lengths=row.lengths,
         prefixes=row.prefixes,
     ).last_hidden_state[0]
-    return hidden_UH[place_N]
+    return hidden_UH if place_N is None else hidden_UH[place_N]
 
 
 def at_least_fp32(tensor: torch.Tensor) -> torch.Tensor:

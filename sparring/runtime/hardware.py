@@ -3,7 +3,7 @@
 A setting is open if it is None, or if device is auto. Settings that are given are never changed. GPU memory is what the
 driver reports for the smallest GPU, in GiB (a "24 GB" card has a little less than 24).
 
-                                     CPU       GPU: < 24     < 60     more
+                                     CPU       GPU: < 20     < 60     more
     learner.precision                fp32      bf16 from compute capability 8, fp16 from 7, else fp32 (fsdp: no fp16); a GPU
                                                that the installed torch has no kernels for is refused (CUDA 13: below 7.5)
     learner.importance_cap           -         2 with precision bf16, and with rollout.max_policy_lag
@@ -60,6 +60,8 @@ _GIB = 1 << 30
 _HERE = "this machine"
 ShapeOf = Callable[[str], memory_plan.Shape | None]
 _MODEL = "Qwen/Qwen2.5-Coder-{}-Instruct"
+_SMALL = 20
+"""GPUs with less memory, in GiB, get fewer sequences and a smaller model. "24 GB" cards report 22 to 23.6."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -335,7 +337,7 @@ _WAYS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
 def _choices(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str, Any]:
     device = hardware.device if config.device == "auto" else config.device
     on_gpu = device == "cuda"
-    small = on_gpu and hardware.gpu_memory_gib < 24
+    small = on_gpu and hardware.gpu_memory_gib < _SMALL
     suited: dict[str, Any] = {
         "device": device,
         "evaluation.problems": 40 if small else EVALUATION_PROBLEMS,
@@ -427,7 +429,7 @@ def _of_engine(hardware: Hardware, on_gpu: bool) -> dict[str, Any]:
     memory = hardware.gpu_memory_gib
     return {
         "dtype": "bfloat16" if hardware.bf16 else "float16" if hardware.capability >= _FP16 else "float32",
-        "max_num_seqs": 32 if memory < 24 else MAX_NUM_SEQS if memory < 60 else 256,
+        "max_num_seqs": 32 if memory < _SMALL else MAX_NUM_SEQS if memory < 60 else 256,
     }
 
 

@@ -20,25 +20,33 @@ pytestmark = [
     ),
 ]
 LENGTHS = [70, 1, 33, 128, 5]
+APART, SHARING = [0, 0, 0, 0, 0], [0, 0, 0, 20, 3]
+"""The fourth and the fifth sequence begin with the first tokens of the third."""
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("window", [None, 16])
 @pytest.mark.parametrize("scaling", [None, 0.3])
+@pytest.mark.parametrize("prefixes", [APART, SHARING], ids=["apart", "sharing"])
 def test_flash_attention_is_attention(
-    dtype: torch.dtype, window: int | None, scaling: float | None, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype,
+    window: int | None,
+    scaling: float | None,
+    prefixes: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     generator = torch.Generator("cuda").manual_seed(0)
 
     def heads(count: int) -> torch.Tensor:
-        return torch.randn(1, count, sum(LENGTHS), 64, generator=generator, device="cuda", requires_grad=True)
+        shape = 1, count, sum(LENGTHS) - sum(prefixes), 64
+        return torch.randn(shape, generator=generator, device="cuda", requires_grad=True)
 
     inputs = (heads(6), heads(2), heads(2))
 
     def attended(of: torch.dtype) -> tuple[torch.Tensor, ...]:
         taken = [t.to(of) for t in inputs]
         out, _ = attention.packed_attention(
-            torch.nn.Identity(), *taken, None, scaling, window, lengths=LENGTHS
+            torch.nn.Identity(), *taken, None, scaling, window, lengths=LENGTHS, prefixes=prefixes
         )
         weights = torch.linspace(-1, 1, out.numel(), device="cuda").view_as(out)
         return out.float(), *torch.autograd.grad((out * weights).sum(), inputs)

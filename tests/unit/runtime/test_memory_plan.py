@@ -89,7 +89,7 @@ def left_for_the_gradient(model: PreTrainedModel, tokens: int, half: bool) -> in
         kept[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
-    row = row_of([list(range(1, 33))] * (tokens // 32))
+    row = row_of([[1 + n, *range(2, 33)] for n in range(tokens // 32)])  # without a common beginning
     pick = torch.zeros(tokens, dtype=torch.bool)
     pick[1] = True
     with (
