@@ -68,15 +68,20 @@ def make_model(shape: str, directory: Path) -> Path:
     return directory
 
 
-def make_batch(step: int, count: int, vocabulary: int, mixed: bool = True) -> Batch:
+def make_batch(step: int, count: int, vocabulary: int, mixed: bool = True, attempts: int = 1) -> Batch:
+    """attempts: number of samples with the same prompt."""
     rng = random.Random(step)
     samples = []
-    for _ in range(count):
+    for number in range(count):
         length = rng.randint(SHORTEST, LONGEST) if mixed else (SHORTEST + LONGEST) // 2
         sampled = tuple(place >= length // 3 for place in range(length))
+        tokens = [rng.randrange(vocabulary) for _ in range(length)]
+        prompt = random.Random(f"{step} {number // attempts}")
+        if attempts > 1:
+            tokens[: length // 3] = [prompt.randrange(vocabulary) for _ in range(length // 3)]
         samples.append(
             Sample(
-                tokens=tuple(rng.randrange(vocabulary) for _ in range(length)),
+                tokens=tuple(tokens),
                 sampled=sampled,
                 trained=sampled,
                 logprobs=tuple(-6.0 if s else 0.0 for s in sampled),
@@ -126,7 +131,7 @@ def seconds(work: Callable[[], object], device: str) -> float:
 
 
 def compare(
-    shape: str, samples: int, repeats: int, settings: LearnerSettings, device: str, mixed: bool
+    shape: str, samples: int, repeats: int, settings: LearnerSettings, device: str, mixed: bool, attempts: int
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Returns (figures, ratios) of one shape."""
     with tempfile.TemporaryDirectory() as directory:
@@ -136,7 +141,8 @@ def compare(
             "learner": lambda: Learner(settings, 1e-6, path, path, device=device).step,
             "bare": lambda: BareLoop(path, settings, device).step,
         }
-        batches = [make_batch(n + 1, samples, SHAPES[shape].vocab_size, mixed) for n in range(repeats + 1)]
+        vocabulary = SHAPES[shape].vocab_size
+        batches = [make_batch(n + 1, samples, vocabulary, mixed, attempts) for n in range(repeats + 1)]
         together = [makers] if device == "cpu" else [{name: make} for name, make in makers.items()]
         found = [tokens_per_s(group, batches, device) for group in together]
     assert known is not None
@@ -213,6 +219,9 @@ def main() -> None:
     parser.add_argument("--microbatch-tokens", type=int, default=4096)
     parser.add_argument("--logits-mb", type=int, help="learner.logits_mb")
     parser.add_argument("--samples", type=int, default=64)
+    parser.add_argument(
+        "--attempts", type=int, default=1, help="samples with the same prompt, a third of each"
+    )
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peak-tflops", type=float, help="of the device at this precision: prints MFU")
@@ -233,7 +242,9 @@ def main() -> None:
     figures, ratios = {}, {}
     for shape in options.shape or OF_DEVICE[options.device]:
         for mixed in (True, False):
-            found = compare(shape, options.samples, options.repeats, settings, options.device, mixed)
+            found = compare(
+                shape, options.samples, options.repeats, settings, options.device, mixed, options.attempts
+            )
             figures, ratios = figures | found[0], ratios | found[1]
         parameters = figures[f"{shape}_parameters"]
         if (

@@ -159,9 +159,8 @@ def _mask(count: int, length: int, window: int | None, device: torch.device) -> 
     return _seen(count, length, window or length, device)
 
 
-@lru_cache(maxsize=64)
 def _seen(count: int, length: int, window: int, device: torch.device) -> torch.Tensor:
-    """Returns which of `length` tokens each of the last `count` ones attends to. Cached, because all layers need the same."""
+    """Returns which of `length` tokens each of the last `count` ones attends to."""
     places = torch.arange(length, device=device)
     distance = places[length - count :, None] - places[None, :]
     return (distance >= 0) & (distance < window)

@@ -117,7 +117,12 @@ def plan(
         True,
         key=lambda more: len(_filled(indices, lengths, longest + more)) <= count,
     )
-    return _filled(indices, lengths, longest + more)
+    chunks = _filled(indices, lengths, longest + more)
+    while len(chunks) < min(count, len(indices)):  # each rank gets a share
+        at = max(range(len(chunks)), key=lambda n: len(chunks[n]))
+        half = len(chunks[at]) // 2
+        chunks[at : at + 1] = [chunks[at][:half], chunks[at][half:]]
+    return chunks
 
 
 def _filled(indices: Sequence[int], lengths: Sequence[int], size: int) -> list[list[int]]:

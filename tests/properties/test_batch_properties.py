@@ -86,6 +86,7 @@ def test_micro_batches_hold_every_sample_once_without_padding_within_the_budget(
     indices = data.draw(st.lists(st.sampled_from(range(len(batch))), unique=True))
     chunks = plan(batch, indices, budget, ranks)
     assert [i for chunk in chunks for i in chunk] == indices
+    assert len(chunks) % ranks == 0 or len(chunks) == len(indices)
     for chunk in chunks:
         micro = pack(batch, chunk, CPU)
         size = len(micro.row.tokens_N)
