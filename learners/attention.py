@@ -17,7 +17,7 @@ from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from learners.packing import places
+from learners.packing import places, spread
 
 PACKED = "sparring_packed"
 """Name of the attention implementation, for `from_pretrained`."""
@@ -53,7 +53,7 @@ def packed_attention(
     own = [length - prefix for length, prefix in zip(lengths, prefixes, strict=True)]
     if any(prefixes):
         _, place_N = places(tuple(lengths), tuple(prefixes), query_1QNH.device)
-        key_1KNH, value_1KNH = key_1KNH[:, :, place_N], value_1KNH[:, :, place_N]
+        key_1KNH, value_1KNH = (spread(tensor, place_N, dim=2) for tensor in (key_1KNH, value_1KNH))
     if softcap is None and (dtype := flash_dtype(query_1QNH)) is not None:
         query, key, value = (t[0].transpose(0, 1).to(dtype) for t in (query_1QNH, key_1KNH, value_1KNH))
         return _in_one_call(query, key, value, own, lengths, scaling, sliding_window)[None], None

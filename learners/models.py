@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from learners.attention import PACKED
-from learners.packing import LEAST_SHARED, PackedRow, places, row_of
+from learners.packing import LEAST_SHARED, PackedRow, places, row_of, spread
 from learners.settings import LOGITS_MB
 
 transformers_logging.disable_progress_bar()  # a bar per save would drown the run's own display
@@ -126,7 +126,7 @@ def hidden_states(model: PreTrainedModel, row: PackedRow) -> torch.Tensor:
         lengths=row.lengths,
         prefixes=row.prefixes,
     ).last_hidden_state[0]
-    return hidden_UH if place_N is None else hidden_UH[place_N]
+    return hidden_UH if place_N is None else spread(hidden_UH, place_N, dim=0)
 
 
 def at_least_fp32(tensor: torch.Tensor) -> torch.Tensor:

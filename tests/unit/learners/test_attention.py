@@ -7,7 +7,7 @@ import torch
 
 from learners import attention
 from learners.models import score_tokens
-from learners.packing import row_of
+from learners.packing import row_of, spread
 from tests.learning import tiny_model
 
 ROWS = [[5, 9, 4, 7, 11, 3, 8], [6, 2], [1], [7, 7, 1, 9]]
@@ -99,3 +99,20 @@ def test_where_scores_are_capped_flash_attention_is_not_asked(flash: Reference) 
     heads = torch.ones(1, 2, 4, 8)
     attention.packed_attention(torch.nn.Identity(), heads, heads, heads, None, softcap=3.0)
     assert not flash.calls
+
+
+@pytest.mark.parametrize("dim", [0, 2])
+def test_gradients_of_shared_tokens_are_the_same_to_the_bit_each_time(dim: int) -> None:
+    """A run that was killed and goes on is the run that was not. Indexing adds them in any order, by several threads."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (400, 64) if dim == 0 else (1, 2, 400, 64)
+    tensor = torch.randn(shape, generator=generator, requires_grad=True)
+    place_N = torch.randint(0, 400, (6000,), generator=generator)
+    given = torch.randn(spread(tensor, place_N, dim).shape, generator=generator)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        found = [torch.autograd.grad(spread(tensor, place_N, dim), tensor, given)[0] for _ in range(20)]
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(one, found[0]) for one in found)

@@ -419,6 +419,9 @@ def test_a_backbone_is_in_bf16_on_a_processor_that_computes_in_it(
     for gib in (4, 64, 1000):
         found = fitted(config, host(gib, cpu_bf16=processor), lambda model: QWEN["0.5B"]).generator.learner
         assert found.precision == precision
+    exact = both({"model": "a/b", "learner": {"lora": lora}, "engine": {"dtype": "float32"}})
+    compared = fitted(exact, host(64, cpu_bf16=True), lambda model: QWEN["0.5B"])  # to 1e-3, by the probe
+    assert compared.generator.learner.precision == "fp32"
     given = both({"model": "a/b", "learner": {"lora": lora, "precision": "fp32"}})
     kept = fitted(given, host(64, cpu_bf16=True), lambda model: QWEN["0.5B"])
     assert kept.generator.learner.precision == "fp32"
