@@ -17,7 +17,7 @@ OWN_TESTS = "baseline"
 """The value of --discriminator that names no model: the problems' own tests."""
 _OF_PROGRAMS = ("samples", "stages", "ablate", "answer_format")
 _OF_SUITES = ("suites", "mutants", "test_format", "max_tests")
-_OF_MODELS = ("engine", "dtype", "device", "max_tokens", "max_model_len")
+_OF_MODELS = ("shown_tests", "engine", "dtype", "device", "max_tokens", "max_model_len")
 
 
 class EvaluateOptions(ModelOptions):

@@ -69,6 +69,7 @@ def options(dataset: str, **more) -> EvaluateOptions:
         ("--dataset x --policy a/b --samples 4 --pass-at 1 --pass-at 5", "--pass-at 5 needs as many --samples"),
         ("--dataset x --policy a/b --samples 4 --pass-at 0", "--pass-at: Input should be greater than or equal to 1"),
         ("--dataset x --policy a/b --ablate --stages 2", "--stages has no effect with --ablate"),
+        ("--dataset x --policy empty --shown-tests 1", "--shown-tests has no effect with --policy empty"),
         ("--dataset x --policy a/b --suites 3", "--suites has no effect with --policy"),
         ("--dataset x --policy reference --max-tokens 9", "--max-tokens has no effect with --policy reference"),
         ("--dataset x --discriminator baseline --suites 3", "--suites has no effect with --discriminator baseline"),
