@@ -28,7 +28,8 @@ class SuiteRecord:
     distinct: int
     """Number of different tests among `agreed`."""
     repeated: int
-    """Number of well-formed tests that repeat another test of the suite, whether they hold or not."""
+    """Number of well-formed tests that repeat another test of the suite, or one that the prompt shows, whether they hold or
+    not."""
     validity: float
     """Validity as in the reward: |V| / max(slots, |T|), in which a test with a corrected output counts less than 1."""
     surplus: int = 0

@@ -23,6 +23,7 @@ BECAME = {
     "literal": "arguments or expected value are no plain values",
     "contract": "does not fit the function's signature",
     "size": "input too big (game.input_limits)",
+    "shown": "repeats a test that the prompt shows",
     "duplicate": "repeats an earlier test",
     "repeat": "fails the same programs as an earlier test",
     "silent": "tells of no program",

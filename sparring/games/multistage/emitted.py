@@ -3,13 +3,15 @@
 import ast
 import cmath
 import inspect
-from dataclasses import dataclass
+import re
+from collections.abc import Container
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
 from sparring.core.problem import Problem
 from sparring.core.settings import Settings
-from sparring.core.source import is_literal, literal, parse_signature
+from sparring.core.source import is_literal, literal, literal_calls, parse_signature
 from sparring.games.multistage.suite_statements import (
     Found,
     calls_of,
@@ -45,7 +47,7 @@ class EmittedTest:
     expected: str | None = None
     """repr of the expected value; None if the test states none."""
     fault: str = ""
-    """Why the test is not run: "parse", "literal", "contract" or "size"; empty if it can be run."""
+    """Why the test is not run: "parse", "literal", "contract", "size" or "shown"; empty if it can be run."""
 
     @property
     def identity(self) -> str:
@@ -53,7 +55,14 @@ class EmittedTest:
         return self.call or self.source
 
 
-def parse_suite(text: str, problem: Problem, *, test_format: str, limits: InputLimits) -> list[EmittedTest]:
+def parse_suite(
+    text: str,
+    problem: Problem,
+    *,
+    test_format: str,
+    limits: InputLimits,
+    shown: Container[str] = (),
+) -> list[EmittedTest]:
     """Returns the tests of a discriminator's answer, in order.
 
     They are read from the syntax tree of the answer's code blocks (`suite_statements.tests_in`), so they may be in
@@ -63,10 +72,26 @@ def parse_suite(text: str, problem: Problem, *, test_format: str, limits: InputL
         test_format: "strict" reads any assertion about the results of calls with literal arguments; "relabel" reads the
             calls in assertions, and keeps the written expected value to compare it with the reference's output;
             "input_only" reads calls.
+        shown: `shown_calls` of the prompt. A test that repeats one of them has the fault "shown".
     """
     wants_calls = test_format == "input_only"
     found = tests_in(text, problem.entry_point, wants_calls=wants_calls)
-    return [_read_test(test, problem, test_format, limits) for test in found]
+    read = [_read_test(test, problem, test_format, limits) for test in found]
+    return [replace(test, fault="shown") if not test.fault and test.call in shown else test for test in read]
+
+
+def shown_calls(prompt: str, problem: Problem) -> frozenset[str]:
+    """Returns the calls of the problem's function in a prompt, in canonical form."""
+    found = set[str]()
+    for start in re.finditer(rf"\b{re.escape(problem.entry_point)}\(", prompt):
+        line = prompt[start.start() :].partition("\n")[0]
+        ends = (end.end() for end in re.finditer(r"\)", line))
+        call = next(
+            (calls[0] for end in ends if (calls := literal_calls(line[:end], problem.entry_point))), None
+        )
+        if call is not None:
+            found.add(_read_call(call, problem).text)
+    return frozenset(found)
 
 
 def _read_test(found: Found, problem: Problem, test_format: str, limits: InputLimits) -> EmittedTest:

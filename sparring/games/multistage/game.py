@@ -268,7 +268,7 @@ class MultistageGame:
         shown_past = self.rules.attack == "program" and facts.past
         if facts.outcomes or shown_past:  # else there is no program to measure the suite by: it is not judged
             suite.reward = reward
-        for fault in ("parse", "literal", "contract", "size"):
+        for fault in ("parse", "literal", "contract", "size", "shown"):
             suite.components[f"fault_{fault}"] = float(sum(t.fault == fault for t in judged.emitted))
         suite.components["fault_rejected"] = float(len(judged.rejected))
         if judged.surplus:

@@ -27,7 +27,7 @@ Signature: {signature}
 {program}
 Write {count} different tests, one per line, in one ```python block, and nothing else. Choose inputs on which a plausible
 but wrong program fails: boundaries, empty inputs, negative numbers, ties. Every test must hold for a correct solution.
-Write literal arguments of the same types as in this example of a test:
+Write literal arguments of the same types as in this example of a test, which is not to be repeated:
 {form}"""
 
 

@@ -1,6 +1,6 @@
 """Test suites of one problem, from a completion's text to kills. Only this module decides what a valid test and a kill are.
 
-A test is valid if it is well formed, repeats no other test of its suite, is data (`Verdict.isolation`: a test that is code
+A test is valid if it is well formed, repeats no other test of its suite and none that the prompt shows, is data (`Verdict.isolation`: a test that is code
 could remember its runs, or judge a program by its text), and passes on the reference solution twice, with equal outcomes.
 In the second run, the reference's other names are hidden, since a test may only use the entry point. A valid test kills
 a program that fails it: `rewards.outcome`.
@@ -8,14 +8,15 @@ a program that fails it: `rewards.outcome`.
 
 import ast
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparring.core.interfaces import Sandbox
 from sparring.core.problem import Problem
 from sparring.core.verdict import ReferenceTest, Verdict, known_by
 from sparring.games.judging import judged
-from sparring.games.multistage.emitted import EmittedTest, parse_suite
+from sparring.games.multistage import messages
+from sparring.games.multistage.emitted import EmittedTest, parse_suite, shown_calls
 from sparring.games.multistage.rewards import RewardRules, needed_cpu_ms, outcome, validity
 from sparring.games.multistage.rules import MultistageRules
 from sparring.games.suite_scores import SuiteRecord
@@ -48,6 +49,11 @@ class SuiteResult:
     surplus: int = 0
     """Number of tests in the answer beyond the game config's max_tests; they are ignored."""
 
+    @property
+    def copied(self) -> int:
+        """Number of tests that repeat one that the prompt shows. They are not run."""
+        return sum(test.fault == "shown" for test in self.emitted)
+
     def validity(self, rules: RewardRules) -> float:
         """Returns the validity of the suite before any program runs on it. The reward's validity (rewards.SuiteFacts) also
         leaves out the valid tests that do not count according to the programs' outcomes."""
@@ -63,9 +69,11 @@ class ProgramResults:
     outcomes: dict[str, bool | None]
 
 
-def read_suite(text: str, problem: Problem, rules: MultistageRules) -> list[EmittedTest]:
-    """Returns all tests of the answer, of which only the first `rules.max_tests` count."""
-    return parse_suite(text, problem, test_format=rules.test_format, limits=rules.input_limits)
+def read_suite(
+    text: str, problem: Problem, rules: MultistageRules, shown: Container[str] = ()
+) -> list[EmittedTest]:
+    """Returns all tests of the answer, of which only the first `rules.max_tests` count. shown: see `parse_suite`."""
+    return parse_suite(text, problem, test_format=rules.test_format, limits=rules.input_limits, shown=shown)
 
 
 class Suites:
@@ -75,6 +83,7 @@ class Suites:
         self._problem, self._rules, self._sandbox = problem, rules, sandbox
         self._limits = problem.limits_over(rules.sandbox_limits)
         self._strict = rules.test_format == "strict"
+        self._shown = shown_calls(messages.attack(problem, rules).full, problem)
 
     async def records(
         self, texts: Sequence[str], wrong: Sequence[str] = (), mutants: Sequence[str] = ()
@@ -106,10 +115,10 @@ class Suites:
             return SuiteRecord(
                 emitted=len(suite.emitted),
                 parsed=sum(test.fault != "parse" for test in suite.emitted),
-                well_formed=len(suite.distinct) + suite.duplicates,
+                well_formed=len(suite.distinct) + suite.duplicates + suite.copied,
                 agreed=sum(test.source in agreed for test in suite.emitted if not test.fault),
                 distinct=len(agreed),
-                repeated=suite.duplicates,
+                repeated=suite.duplicates + suite.copied,
                 validity=suite.validity(self._rules.rewards),
                 surplus=suite.surplus,
                 valid=tuple(suite.valid),
@@ -128,7 +137,7 @@ class Suites:
         return [suite if ok else None for suite, ok in zip(suites, confirmed, strict=True)]
 
     def _parse(self, text: str) -> SuiteResult:
-        every = read_suite(text, self._problem, self._rules)
+        every = read_suite(text, self._problem, self._rules, self._shown)
         emitted = every[: self._rules.max_tests]
         runnable = [test for test in emitted if not test.fault]
         distinct = list({test.identity: test for test in reversed(runnable)}.values())[::-1]

@@ -304,7 +304,7 @@ PROBLEM = Problem(
 
 def test_the_scores_of_suites_by_hand(scripted, sandbox):
     """One line of three is no test, one repeats; the tests that hold kill one wrong program of two."""
-    fake = scripted(lambda prompt, sampling: "f(1, 2)\nf(1,2)\nf(1, 'x')\n")
+    fake = scripted(lambda prompt, sampling: "f(1, 3)\nf(1,3)\nf(1, 'x')\n")
     settings = options("x", discriminator="m/m", suites=2, mutants=50)
     game = MultistageGame(MultistageRules(test_format="input_only"))
     report = asyncio.run(suites_report(settings, [PROBLEM], fake.model(), game, sandbox))
@@ -314,7 +314,7 @@ def test_the_scores_of_suites_by_hand(scripted, sandbox):
     assert scores["false_kill_rate"] == 0.0  # 2.0 is equal to 2
     assert report["bugs"] > 2 and scores["mutant_kill_rate"] == 1.0  # a >= b is no bug
     assert scores["kill_at_1"] == scores["kill_at_2"] == 1.0
-    assert report["tasks"]["larger"]["suites"] == ["f(1, 2)\nf(1,2)\nf(1, 'x')\n"] * 2
+    assert report["tasks"]["larger"]["suites"] == ["f(1, 3)\nf(1,3)\nf(1, 'x')\n"] * 2
 
 
 def test_a_discriminators_report(dataset, scripted, tmp_path, capsys):

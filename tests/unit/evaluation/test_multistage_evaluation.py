@@ -213,7 +213,7 @@ def test_the_best_is_seven_parts_generator_and_three_parts_validity():
 def test_from_play_to_scores(sandbox):
     """What play has confirmed is what the bank's programs meet."""
     double = "def f(n): return n * 2"
-    problem = replace(PROBLEMS[1], baseline_tests=("assert f(1) == 2",), reference_solution=double)
+    problem = replace(PROBLEMS[1], baseline_tests=("assert f(0) == 0",), reference_solution=double)
     suite = "assert f(1) == 2\nassert f(2) == 5\nassert f(3) == 6"
     seats = [player("generator", lambda *_: double), player("discriminator", lambda *_: suite)]
     rules = MultistageRules(test_format="strict", sandbox_limits=Limits(cpu_s=0.2, wall_s=3.0))

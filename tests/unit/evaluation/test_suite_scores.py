@@ -88,7 +88,7 @@ def test_inputs_only(sandbox):
 
 
 def test_relabelled_outputs_kill_but_do_not_agree(sandbox):
-    (record,) = judge(sandbox, "assert f([1, 2, 3]) == [1, 2]", rules=rules("relabel"))
+    (record,) = judge(sandbox, "assert f([2, 1, 3]) == [2, 1]", rules=rules("relabel"))
     assert (record.well_formed, record.agreed, record.distinct) == (1, 0, 0)
     assert record.wrong == (True,)
     assert record.validity == 0.5  # as the reward takes it: rewards.wrong_output_penalty

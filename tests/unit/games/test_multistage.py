@@ -104,6 +104,19 @@ def test_invalid_and_duplicate_tests_lower_the_validity(table):
     assert rewards(episode, "discriminator") == pytest.approx([0.5 * 0.25])
 
 
+@pytest.mark.parametrize("test_format", ["strict", "relabel", "input_only"])
+def test_a_test_that_the_prompt_shows_is_no_valid_test(table, test_format):
+    """Else a discriminator would earn most by copying the example, which says nothing new of any program."""
+    table.problem = replace(table.problem, description="Return n doubled, for example f(7) -> 14.")
+    calls = ["f(0) == 0", "f(n=7) == 14", "f(3) == 6"]
+    suite = "\n".join(c.partition(" ")[0] if test_format == "input_only" else f"assert {c}" for c in calls)
+    episode = table.play([WRONG_AT_3], [suite], test_format=test_format)
+    parts = components(episode)
+    assert (parts["emitted"], parts["valid"], parts["fault_shown"]) == (3, 1, 2)
+    assert [o.status for o in episode.judged("discriminator")[0].outcomes] == ["shown", "shown", "valid"]
+    assert parts["validity"] == pytest.approx(1 / 3)
+
+
 def test_two_outputs_for_one_input_are_duplicates_even_if_the_first_is_wrong(table):
     parts = components(table.play([RIGHT], ["assert f(3) == 5\nassert f(3) == 6"]))
     assert (parts["valid"], parts["duplicates"], parts["fault_rejected"]) == (0, 1, 1)
@@ -135,7 +148,7 @@ def test_unparseable_is_punished_and_invalid_earns_nothing(table, suite, reward)
 
 def test_tests_beyond_the_maximum_are_ignored(table):
     parts = components(
-        table.play([RIGHT], ["\n".join(f"assert f({i}) == {2 * i}" for i in range(9))], max_tests=4)
+        table.play([RIGHT], ["\n".join(f"assert f({i}) == {2 * i}" for i in range(1, 10))], max_tests=4)
     )
     assert parts["emitted"] == parts["valid"] == 4
 

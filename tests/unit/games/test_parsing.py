@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from sparring.core.problem import Problem
-from sparring.games.multistage.emitted import EmittedTest, InputLimits, parse_suite
+from sparring.games.multistage.emitted import EmittedTest, InputLimits, parse_suite, shown_calls
 from sparring.games.parsing import extract_program, read_program
 
 LIMITS = InputLimits(chars=120, items=5, abs_int=1000, string=8)
@@ -461,3 +461,19 @@ def test_loops_and_names_do_not_grow_without_bound():
     many = "x = 'y'\n" + f"assert f([{'x, ' * 4000}])"
     for code in (nested + "    " * 8 + "assert f(x0) == 1", bomb, many):
         assert len(parse_suite(code, problem(), test_format="relabel", limits=LIMITS)) <= 256
+
+
+# ---------------------------------------------------------------------- tests that the prompt shows
+@pytest.mark.parametrize(
+    ("prompt", "calls"),
+    [
+        ("assert f(1) == 2", {"f(1)"}),
+        ("    >>> f(x = 1)\n    2", {"f(1)"}),
+        ("For f(1)->2 and f( [1, (2,)] ) it is 3, f(')') => 4", {"f(1)", "f([1, (2,)])", "f(')')"}),
+        ("def f(x: int) -> int:\nf(x), g(1), f(len('a')), cf(1), f(1", set()),
+        ("assert f(f(1)) == 4", {"f(1)"}),
+        ("", set()),
+    ],
+)
+def test_the_calls_in_a_prompt(prompt, calls):
+    assert shown_calls(prompt, problem()) == calls
