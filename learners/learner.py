@@ -393,13 +393,14 @@ class Learner:
         adapter: bool = False,
         dtype: str | None = None,
         put: Callable[[Mapping[str, np.ndarray]], Any] | None = None,
+        probe: tuple[int, ...] = (),
     ) -> WeightUpdate:
         """Returns the weights for the engine. All workers must call it; only rank 0 gets the tensors.
 
         Args:
             adapter: Whether the adapter is exported without the backbone.
             dtype: Name of the engine's torch dtype; None: the weights keep their own.
-            put: See export_weights.
+            put, probe: See export_weights.
         """
         self._move_networks(self.device)
         self.policy.activate()
@@ -409,7 +410,9 @@ class Learner:
 
         def exported() -> WeightUpdate:
             with self._autocast() if in_half else nullcontext():
-                return export_weights(self.policy, self.version, self.world.rank == 0, alone, of_engine, put)
+                return export_weights(
+                    self.policy, self.version, self.world.rank == 0, alone, of_engine, put, probe
+                )
 
         update = self.memory.together(exported, f"while version {self.version} was exported")
         self._give_back()

@@ -155,7 +155,7 @@ def hand_in(
         (reference,) = ray.get(mailbox.put_part.remote(part))
         return reference
 
-    update = learner.export(spec.adapter, spec.engine_dtype, put)
+    update = learner.export(spec.adapter, spec.engine_dtype, put, spec.probe)
     if learner.world.rank == 0:
         ray.get(mailbox.put_result.remote(policy, metrics, update))
 

@@ -33,6 +33,8 @@ class LearnerSpec:
     """Whether only the adapter is sent to the engine, which has the backbone."""
     engine_dtype: str | None = None
     """torch's name of the dtype in which weights are sent; None: they keep their own."""
+    probe: tuple[int, ...] = ()
+    """See learners.weights.export_weights."""
     checkpoints: str | None = None
     """Directory of the run's joint checkpoints, to which the learner goes back if its updates keep being not finite;
     None: there are none."""

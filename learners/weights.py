@@ -1,8 +1,8 @@
 """Exports weights from a learner to an inference engine, with the data to verify that they arrived.
 
 The verification has two parts: a digest of the bytes, which is checked where they are loaded, and the log-probabilities
-of a fixed probe under the new weights, which are checked against the engine's own forward pass. The second part finds
-what a digest cannot: a layer that the engine did not rebuild, or a stale cache.
+of a probe, a few tokens of text, under the new weights, which are checked against the engine's own forward pass. The second
+part finds what a digest cannot: a layer that the engine did not rebuild, or a stale cache.
 """
 
 import hashlib
@@ -21,8 +21,10 @@ from sparring.core.weights import PART_BYTES, WeightUpdate, digest_of
 _PROBE_LENGTH = 24
 
 
-def probe_tokens(vocabulary_size: int) -> tuple[int, ...]:
-    """Returns a fixed pseudo-random token sequence. Only that it is always the same matters, not its content."""
+def random_probe(vocabulary_size: int) -> tuple[int, ...]:
+    """Returns a fixed pseudo-random probe, for a model without a tokenizer. In 16 bits a probe of text is better: a model's
+    scores of unlikely tokens are mostly noise. On 24 random probes, Qwen2.5-Coder-0.5B in bfloat16 and in float32 differ by
+    up to 2.8, on 24 of text by .14."""
     return tuple(
         int.from_bytes(hashlib.blake2b(str(i).encode(), digest_size=4).digest(), "big") % vocabulary_size
         for i in range(_PROBE_LENGTH)
@@ -37,6 +39,7 @@ def export_weights(
     adapter: LoraSettings | None = None,
     dtype: torch.dtype | None = None,
     put: Callable[[Mapping[str, np.ndarray]], Any] | None = None,
+    probe: tuple[int, ...] = (),
 ) -> WeightUpdate:
     """Copies all parameters and persistent buffers to the host under their Hugging Face names (tied ones once).
 
@@ -47,6 +50,7 @@ def export_weights(
             None: nothing is converted.
         put: Takes the tensors a part at a time, so that they are never all in memory, and returns a reference to each
             part. Default: the result holds the tensors.
+        probe: Token ids of a text. Default, and if there are fewer than two: `random_probe`.
     """
     model = policy.model
     alone = adapter is not None and isinstance(policy, LoraTuning)
@@ -62,7 +66,7 @@ def export_weights(
         else:
             tensors |= part
         del part  # else it is held beside the next part
-    probe = probe_tokens(model.config.get_text_config().vocab_size)
+    probe = probe if len(probe) > 1 else random_probe(model.config.get_text_config().vocab_size)
     row = row_of([probe], model.device)
     logprobs = policy.score(row, row.positions_N > 0, 1.0).logprobs_P
     return WeightUpdate(

@@ -21,6 +21,8 @@ from sparring.runtime.parts import Start
 from sparring.runtime.start import end_token_ids, open_tokenizer
 from sparring.tracking.progress import say
 
+_PROBE = "Return the sum of all numbers in a list.\n\ndef total(numbers: list[int]) -> int:\n    return sum(numbers)\n"
+
 
 @contextmanager
 def whole_model(model: str, dtype: str | None) -> Iterator[str]:
@@ -137,6 +139,7 @@ def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
         seed=derive_seed(config.seed, "learner", role),
         adapter=config.policy(role).publishes_adapter,
         engine_dtype=config.policy(role).engine.dtype,
+        probe=tuple(open_tokenizer(model).encode(_PROBE, add_special_tokens=False)[:24]),
         checkpoints=str((start.run_directory / "checkpoints").resolve()),
     )
 

@@ -65,7 +65,7 @@ class LocalLearner:
         return lambda: done
 
     def current_weights(self) -> WeightUpdate:
-        return self._learner.export(self._spec.adapter, self._spec.engine_dtype)
+        return self._learner.export(self._spec.adapter, self._spec.engine_dtype, probe=self._spec.probe)
 
     def save(self) -> AbstractContextManager[Path]:
         """Starts to save at once; entering the context waits until everything is written."""

@@ -1,5 +1,6 @@
 """Which problems fit the engines."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +8,10 @@ import pytest
 from configs.schema import Config
 from sparring.core.errors import SparringError
 from sparring.core.problem import Problem
+from sparring.embedded.teaching import SHIPPED
 from sparring.runtime import build
+from sparring.runtime.parts import Start
+from sparring.runtime.start import open_tokenizer
 from tests.playing import Letters
 
 TRAIN, HELD_OUT = [
@@ -57,3 +61,17 @@ def test_those_too_long_are_left_out_and_counted(capsys: pytest.CaptureFixture[s
 def test_where_none_would_be_left_the_run_is_refused() -> None:
     with pytest.raises(SparringError, match=r"too few for 2 of 3 problems: raise it"):
         build.fitting(config("leave_out", 9000), TRAIN, HELD_OUT[1:], TOKENIZERS)
+
+
+def test_engines_are_probed_with_text(tmp_path: Path) -> None:
+    """In 16 bits, what engine and learner say of random tokens may differ by more than the tolerance."""
+    folder = str(SHIPPED / "generator")
+    start = Start(
+        run_directory=tmp_path,
+        models={"generator": folder, "discriminator": folder},
+        checkpoint=None,
+        versions={},
+        state=None,
+    )
+    for spec in build.learner_specs(config("refuse", 9000), start).values():
+        assert open_tokenizer(folder).decode(spec.probe).startswith("Return the sum of all numbers")

@@ -13,6 +13,7 @@ from configs.load import load_run
 from learners.settings import LearnerSettings
 from learners.train_spec import LearnerSpec
 from sparring.core.play import PlayProgress
+from sparring.embedded.teaching import SHIPPED
 from sparring.runtime import local
 from sparring.runtime.parts import Start
 from tests.learning import save_tiny_model
@@ -37,7 +38,7 @@ def test_the_process_has_no_more_threads_than_its_learners_may(
     monkeypatch.setattr(local, "_build", lambda group: {})
     arguments = ["--config", "spiral_kuhn", "--local", "--device", "cpu"]
     config = load_run([*arguments, "--generator.learner.threads", str(asked)])[0].to_config()
-    models = dict.fromkeys(config.policies, "nobody's")
+    models = dict.fromkeys(config.policies, str(SHIPPED / "generator"))
     start = Start(run_directory=tmp_path, models=models, checkpoint=None, versions={}, state=None)
     with local.local_parts(config, [], start):
         assert torch.get_num_threads() == threads
@@ -72,6 +73,8 @@ def test_weights_are_published_in_the_engines_precision(tmp_path: Path) -> None:
             device="cpu",
             seed=0,
             engine_dtype=dtype,
+            probe=(5, 4, 3),
         )
         update = local.LocalLearner(spec.build(), spec).current_weights()
+        assert update.probe == (5, 4, 3) and len(update.probe_logprobs) == 2
         assert {array.itemsize for array in update.tensors.values()} == {size}
