@@ -381,5 +381,13 @@ class Config(Settings):
                 raise ValueError(f"stop.max_kl needs {role}.learner.kl.kind watched: none leaves KL unknown")
             if self.device == "cpu" and settings.offload != "none":
                 raise ValueError(f"{role}.learner.offload has no effect with device cpu")
+            others = [self.policy(other).learner for other in self.policies if other != role]
+            if settings.worker_gpus > (settings.gpus or 0) and not (
+                others and all(map(settings.takes_turns_with, others))
+            ):
+                raise ValueError(
+                    f"{role}.learner.gpus {settings.gpus:g}: with several learner.workers each needs a whole GPU, or both "
+                    "policies the same learner.workers, min_workers, cpus, gpus and threads, to learn on them in turn"
+                )
             if self.local and settings.fewest_workers > 1:
                 raise ValueError(f"{role}.learner.workers has no effect with local")

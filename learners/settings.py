@@ -174,7 +174,8 @@ class LearnerSettings(Settings):
     cpus: float = Field(default=0.5, ge=0)
     """Ray CPUs per worker, which Ray uses for placement; they are no limit."""
     gpus: float | None = Field(default=None, ge=0, le=1)
-    """GPUs per worker: 1 or a share of one. Default: 0 on a CPU, else 1 if there are enough, else a share."""
+    """GPUs per worker: 1 or a share of one. With several workers and a share, both policies must have the same workers, on
+    which they learn in turn, each worker with a whole GPU. Default: 0 on a CPU, else 1 if there are enough, else a share."""
     threads: int = Field(default=2, ge=1)
     """Torch threads per worker on a CPU; with --local, of the whole process unless OMP_NUM_THREADS is lower."""
 
@@ -189,16 +190,34 @@ class LearnerSettings(Settings):
         """Returns the number of workers; if that is open, the least that goes with the sharding."""
         return self.workers or (2 if self.sharding == "fsdp" else 1)
 
-    def shares_workers_with(self, other: "LearnerSettings") -> bool:
-        """Returns whether both train adapters that can share one backbone, and use the same kind of workers."""
-        alike = ("workers", "min_workers", "sharding", "cpus", "gpus", "threads", "precision")
-        alike += ("gradient_checkpointing", "logits_mb", "offload")
+    @property
+    def worker_gpus(self) -> float:
+        """Returns the GPUs that Ray gives each worker: of several workers a whole one each, since NCCL refuses two
+        workers of one run on a GPU."""
+        return 1.0 if self._shares_whole_gpus else self.gpus or 0.0
+
+    def takes_turns_with(self, other: "LearnerSettings") -> bool:
+        """Returns whether both have several workers on shares of GPUs, so that they learn on the same workers in turn."""
+        return self._shares_whole_gpus and self._has_workers_like(other)
+
+    def shares_backbone_with(self, other: "LearnerSettings") -> bool:
+        """Returns whether both train adapters that can share one backbone, in one run."""
+        alike = ("sharding", "precision", "gradient_checkpointing", "logits_mb", "offload")
         return (
             self.lora is not None
             and other.lora is not None
             and self.lora.quantize == other.lora.quantize
+            and self._has_workers_like(other)
             and all(getattr(self, key) == getattr(other, key) for key in alike)
         )
+
+    @property
+    def _shares_whole_gpus(self) -> bool:
+        return self.fewest_workers > 1 and 0 < (self.gpus or 0) < 1
+
+    def _has_workers_like(self, other: "LearnerSettings") -> bool:
+        alike = ("fewest_workers", "min_workers", "cpus", "gpus", "threads")
+        return all(getattr(self, key) == getattr(other, key) for key in alike)
 
     @model_validator(mode="after")
     def _combinations_make_sense(self) -> Self:

@@ -253,7 +253,7 @@ class TrainRun:
         }
         first = next(iter(specs.values()))
         settings, on_gpu = first.settings, first.device == "cuda"
-        gpus = {"GPU": settings.gpus} if settings.gpus else {}
+        gpus = {"GPU": settings.worker_gpus} if settings.worker_gpus else {}
         least, workers = settings.min_workers, settings.fewest_workers
         callbacks: list[Any] = [_Registered(self.mailbox), _TellOfLosses(self.mailbox)]
         if nodes and least is None:

@@ -68,13 +68,16 @@ class LearnerSpec:
 
 
 def build_learners(specs: Mapping[str, LearnerSpec]) -> dict[str, Learner]:
-    """Builds the learners of one group; several learners share a backbone. Raises what LearnerSpec.build raises."""
+    """Builds the learners of one group. If all train adapters of one model, they share it. Raises what LearnerSpec.build
+    raises."""
     import torch
 
     from learners.tuning import Backbone
 
-    backbone = None
-    if len(specs) > 1:
-        first = next(iter(specs.values()))
+    backbone, (first, *others) = None, specs.values()
+    if others and all(
+        spec.reference_path == first.reference_path and spec.settings.shares_backbone_with(first.settings)
+        for spec in others
+    ):
         backbone = Backbone(first.settings, first.reference_path, torch.device(first.device))
     return {name: spec.build(name, backbone) for name, spec in specs.items()}

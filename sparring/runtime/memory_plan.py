@@ -27,7 +27,7 @@ from configs.sections import EMBEDDED
 from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings
 from sparring.core.weights import PART_BYTES
 from sparring.runtime.gguf import place_of
-from sparring.runtime.placement import UNIT, learner_groups, units
+from sparring.runtime.placement import UNIT, learner_groups, share_backbone, units
 
 GB = 10**9
 CONTEXT = int(0.6 * GB)
@@ -328,16 +328,16 @@ def _actors_together(config: Config) -> int:
 def _beside_learners(config: Config, learners: Sequence[str]) -> bool:
     """Returns whether a GPU with rollout actors has room for a learner, so that Ray may place one there."""
     share = units(config.rollout.gpus or 0)
-    least = min(units(config.policy(role).learner.gpus or 0) for role in learners)
+    least = min(units(config.policy(role).learner.worker_gpus) for role in learners)
     return config.local or share * _actors_together(config) + least <= UNIT
 
 
 def learner_of(config: Config, role: str, shape: Shape) -> dict[str, int]:
-    """Returns the parts of a role's learner, without the backbone if another role's learner already holds it
-    (runtime/placement.learner_groups)."""
+    """Returns the parts of a role's learner, without the backbone if another role's learner already holds it."""
     own = config.policy(role)
     parts = learner_parts(shape, own.learner, own.engine.max_model_len)
-    shared = role not in (group[0] for group in learner_groups(config))
+    first = config.policies[0]
+    shared = role != first and share_backbone(config, first, role)
     if (
         shared and own.learner.offload != "all"
     ):  # with offload all, the backbone is on the GPU for each learner's update only, and counts there

@@ -86,17 +86,23 @@ def units(share: float) -> int:
 
 
 def learner_groups(config: Config) -> list[tuple[str, ...]]:
-    """Returns the policies, grouped by the workers that they learn on. Policies that tune adapters of one model on the
-    same kind of workers learn on the same ones."""
+    """Returns the policies, grouped by the workers that they learn on."""
     first, *others = config.policies
-    one = config.policy(first)
     together = [
         role
         for role in others
-        if config.policy(role).model == one.model != EMBEDDED
-        and config.policy(role).learner.shares_workers_with(one.learner)
+        if share_backbone(config, first, role)
+        or config.policy(role).learner.takes_turns_with(config.policy(first).learner)
     ]
     return [(first, *together), *((role,) for role in others if role not in together)]
+
+
+def share_backbone(config: Config, one: str, other: str) -> bool:
+    """Returns whether the learners of two policies tune adapters of the same model, which they hold once."""
+    policies = config.policy(one), config.policy(other)
+    return policies[0].model == policies[1].model != EMBEDDED and policies[0].learner.shares_backbone_with(
+        policies[1].learner
+    )
 
 
 def learning_in_turn(config: Config, roles: Sequence[str]) -> list[tuple[str, ...]]:
@@ -129,7 +135,7 @@ def parts_of(config: Config) -> list[Part]:
             Part(
                 name=learner_name(roles),
                 count=settings.fewest_workers,
-                gpus=units(settings.gpus or 0),
+                gpus=units(settings.worker_gpus),
                 cpus=units(settings.cpus),
                 least=settings.min_workers or settings.fewest_workers,
             )

@@ -49,6 +49,7 @@ CASES: dict[str, dict] = {
     },
 }
 ROLES = ("generator", "discriminator")
+IN_TURN = ("fsdp", "fsdp_lora")
 STEPS = 3
 
 
@@ -83,8 +84,9 @@ def learn(learner: Learner, case: str, steps: range) -> dict:
     }
 
 
-def learn_on_one_backbone(model: Path, alone: bool) -> dict[str, dict[str, torch.Tensor]]:
-    settings = CASES["fsdp_lora"] | ({"sharding": "none", "workers": 1} if alone else {})
+def learn_in_turn(case: str, model: Path, alone: bool) -> dict[str, dict[str, torch.Tensor]]:
+    """Returns the weights of two policies that learn on the same workers, adapters on one backbone."""
+    settings = CASES[case] | ({"sharding": "none", "workers": 1} if alone else {})
     specs = {
         role: LearnerSpec(
             settings=LearnerSettings(**settings),
@@ -100,7 +102,7 @@ def learn_on_one_backbone(model: Path, alone: bool) -> dict[str, dict[str, torch
     learners = build_learners(specs)
     for step in (1, 2):
         for role, learner in learners.items():
-            learner.step(batch("fsdp_lora", step if role == ROLES[0] else step + 10, step))
+            learner.step(batch(case, step if role == ROLES[0] else step + 10, step))
     return {role: weights(learner) for role, learner in learners.items()}
 
 
@@ -119,9 +121,10 @@ def work(rank: int, directory: Path, model: Path) -> None:
         found["gone_back"] = weights(continued)
         if rank == 0:
             torch.save(found, directory / f"{case}.pt")
-    both = learn_on_one_backbone(model, alone=False)
-    if rank == 0:
-        torch.save(both, directory / "both.pt")
+    for case in IN_TURN:
+        both = learn_in_turn(case, model, alone=False)
+        if rank == 0:
+            torch.save(both, directory / f"{case}_both.pt")
     torch.distributed.destroy_process_group()
 
 
@@ -193,9 +196,10 @@ def test_one_worker_continues_what_two_saved(by_two, case: str) -> None:
     same(learn(learner, case, range(STEPS + 1, STEPS + 2)), by_one[case]["continued"], case)
 
 
-def test_two_policies_on_one_sharded_backbone_learn_as_on_a_whole_one(by_two) -> None:
+@pytest.mark.parametrize("case", IN_TURN)
+def test_two_policies_learn_in_turn_on_two_workers_as_on_one(by_two, case: str) -> None:
     directory, model, _ = by_two
-    found, expected = torch.load(directory / "both.pt"), learn_on_one_backbone(model, alone=True)
+    found, expected = torch.load(directory / f"{case}_both.pt"), learn_in_turn(case, model, alone=True)
     for role in ROLES:
         assert largest_difference(found[role], expected[role]) < 2e-4
     assert largest_difference(*(found[role] for role in ROLES)) > 1e-2

@@ -190,6 +190,16 @@ def test_of_two_gpus_the_learners_share_one(cluster, tmp_path, monkeypatch) -> N
     assert len(found) == 3 and at["generator"] == at["discriminator"] != at["rollout"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", [(1, 4)], indirect=True)
+def test_no_two_ranks_of_a_run_are_on_one_gpu(cluster, tmp_path, monkeypatch) -> None:
+    """NCCL refuses them: "Duplicate GPU detected"."""
+    share = {"learner": {"workers": 3, "gpus": 0.5}}
+    found = run_on(both(share, rollout={"actors": 1, "gpus": 1}), tmp_path, monkeypatch)
+    assert sorted(gpus for part, _, gpus in found if part != "rollout") == [(1,), (2,), (3,)]
+    assert {part for part, _, _ in found} == {"rollout", "generator_discriminator"}
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("cluster", [(1, 8)], indirect=True)
 def test_of_eight_gpus_each_has_one_part(cluster, tmp_path, monkeypatch) -> None:

@@ -78,7 +78,7 @@ def test_every_program_meets_every_suite(says):
     from sparring.runtime.problem_sets import load_splits
 
     problem = load_splits(config)[1][0]
-    call = problem.baseline_asserts[0].removeprefix("assert ").split(" ==")[0]
+    call = problem.baseline_asserts[1].removeprefix("assert ").split(" ==")[0]
     players = [
         Member(name="good", models={"generator": problem.reference_solution, "discriminator": call}),
         Member(name="bad", models={"generator": "def f(*given): return '?'", "discriminator": "hm"}),

@@ -558,7 +558,10 @@ def test_every_recipe_fits_what_it_is_for_as_the_page_says(
     if not config.local:
         node = placement.Node(name="", address="", gpus=min(hardware.gpus, 8), cpus=64)
         nodes = [replace(node, name=str(i)) for i in range(-(-hardware.gpus // 8))]
-        assert placement.idle_gpus(placement.place(placement.parts_of(config), nodes), nodes) == 0
+        parts = placement.parts_of(config)
+        assert placement.idle_gpus(placement.place(parts, nodes), nodes) == 0
+        ranks = [part for part in parts if part.least and part.count > 1]
+        assert all(part.gpus == placement.UNIT for part in ranks), "NCCL refuses two ranks on a GPU"
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,23 @@ def test_policies_share_workers_as_their_learners_are_grouped() -> None:
     assert learner_groups(both({})) == [("generator",), ("discriminator",)]
 
 
+def test_several_workers_on_shares_of_gpus_are_one_group_with_whole_gpus() -> None:
+    """NCCL refuses two workers of one group on a GPU, and Ray would put a share on the GPU on which it leaves the least."""
+    share = {"learner": {"workers": 6, "gpus": 0.5}}
+    config = fitted(both(share, rollout={"actors": 2, "gpus": 1}), cluster(1, 8))
+    assert learner_groups(config) == [("generator", "discriminator")]
+    assert learning_in_turn(config, ("generator", "discriminator")) == [("generator",), ("discriminator",)]
+    assert by_node(placed(config, cluster(1, 8))) == {"n0": ["rollout 10000"] * 2 + ["learner 10000"] * 6}
+    for alone in (
+        {"generator": share, "discriminator": {"learner": {"workers": 2, "gpus": 0.5}}},
+        {"generator": share, "game": {"kind": "code_execution"}},
+    ):
+        with pytest.raises(
+            ValidationError, match=r"learner\.gpus 0\.5: with several learner\.workers each needs"
+        ):
+            Config.model_validate(alone | {"device": "cuda"})
+
+
 def test_one_engine_for_two_adapters_is_counted_once() -> None:
     config = both(LORA | {"engine": {"kind": "vllm", "adapter": True, "count": 3}})
     parts = {part.name: part.count for part in parts_of(fitted(config, cluster(1, 4)))}
