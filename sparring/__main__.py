@@ -13,6 +13,7 @@ COMMANDS = {
     "show": "sparring.cli.show",
     "report": "sparring.cli.report",
     "export": "sparring.cli.export",
+    "export-tests": "sparring.cli.export_tests",
     "sweep": "sparring.cli.sweep",
     "league": "sparring.cli.league",
     "openenv": "sparring.cli.openenv",

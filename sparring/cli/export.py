@@ -57,7 +57,7 @@ def export(options: argparse.Namespace) -> None:
     """Exports a policy. Raises SparringError or OSError."""
     run = find_run(options.run, options.output_dir)
     checkpoint = find_checkpoint(run, options.checkpoint)
-    _check_free(options.to)
+    check_free(options.to)
     hub = _hub(options.push) if options.push else None
 
     from sparring.games import GameRules
@@ -71,7 +71,7 @@ def export(options: argparse.Namespace) -> None:
     except KeyError as error:
         raise of_another_version(run, f"its checkpoints have no key {error.args[0]}") from None
     staged = "stages" in read_section(GameRules, state["config"], "game", run).uses
-    with _whole_or_not_at_all(options.to) as draft:
+    with whole_or_not_at_all(options.to) as draft:
         if options.adapter:
             write_adapter(source, draft, options.dtype)
         else:
@@ -100,7 +100,7 @@ def find_checkpoint(run: Path, name: str | None) -> Path:
     return (root / wanted).resolve()
 
 
-def _check_free(target: Path) -> None:
+def check_free(target: Path) -> None:
     """Raises SparringError if the target cannot be used; to be called before anything is loaded."""
     if target.is_dir() and not any(target.iterdir()):
         return
@@ -111,7 +111,7 @@ def _check_free(target: Path) -> None:
 
 
 @contextmanager
-def _whole_or_not_at_all(target: Path) -> Iterator[Path]:
+def whole_or_not_at_all(target: Path) -> Iterator[Path]:
     """Yields a directory beside the target, which becomes the target if no error occurs."""
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.resolve().parent))
     try:

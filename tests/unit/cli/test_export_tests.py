@@ -1,0 +1,69 @@
+"""The data set of the tests that failed programs in a run."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import yaml
+
+import sparring.problems
+from sparring.cli.export_tests import main
+from sparring.games.multistage.rules import MultistageRules
+from sparring.problems.formats import load_dataset
+from sparring.problems.loader import load_problems
+from tests.recorded import DOUBLE, PROGRAMS, record, spar
+
+EXAMPLES = Path(sparring.problems.__file__).with_name("example_problems.json")
+SUITES = [
+    "assert f(1) == 2\nassert f(3) == 6\nassert f(2) == 4\nassert f(5) == 11",
+    "assert f(3) == 6\nassert f(n=4) > 7",
+]
+"""f(3) fails two of PROGRAMS, f(1) one; f(2) is the problem's own test, and f(5) is wrong."""
+
+
+@pytest.fixture
+def run(tmp_path: Path, sandbox) -> Path:
+    rules = MultistageRules(test_format="strict")
+    record(tmp_path / "a", rules, *[[spar(rules, PROGRAMS, [suite], sandbox)] for suite in SUITES])
+    problems = tmp_path / "problems.json"
+    entry = {key: asdict(DOUBLE)[key] for key in ("id", "description", "function_signature", "tags")}
+    entry |= {"reference_solution": DOUBLE.reference_solution, "difficulty": "easy"}
+    entry["baseline_tests"] = list(DOUBLE.baseline_tests)
+    problems.write_text(json.dumps({"problems": [entry]}))
+    config = {
+        "game": rules.model_dump(mode="json"),
+        "problems": {"file": str(problems), "held_out": {"file": str(EXAMPLES)}},
+    }
+    (tmp_path / "a" / "config.yaml").write_text(yaml.safe_dump(config))
+    return tmp_path / "a"
+
+
+def test_the_tests_that_failed_programs_are_read_by_others_and_by_us(
+    run: Path, tmp_path: Path, capsys
+) -> None:
+    main([str(run), "--to", str(tmp_path / "set")])
+    assert "3 tests of 1 of 1 problems" in capsys.readouterr().out
+    (row,) = map(json.loads, (tmp_path / "set/train.jsonl").read_text().splitlines())
+    assert dict(zip(row["tests"], row["kills"], strict=True)) == {
+        "assert f(3) == 6": 4,
+        "assert f(n=4) > 7": 1,
+        "assert f(1) == 2": 1,
+    }
+    assert row["tests"][0] == "assert f(3) == 6"
+    (of_apps,) = load_dataset(tmp_path / "set/train.jsonl", "apps")
+    assert len(of_apps.hidden_tests or of_apps.baseline_tests) == 2
+    (problem,) = load_problems(tmp_path / "set/problems.json")
+    assert set(problem.hidden_tests) == {*DOUBLE.baseline_tests, *row["tests"]}
+    assert problem.baseline_tests == DOUBLE.baseline_tests
+
+
+def test_only_tests_that_failed_enough_programs(run: Path, tmp_path: Path, refused) -> None:
+    main([str(run), "--to", str(tmp_path / "set"), "--least-kills", "2"])
+    (row,) = map(json.loads, (tmp_path / "set/train.jsonl").read_text().splitlines())
+    assert row["tests"] == ["assert f(3) == 6"]
+    assert "no test of a discriminator failed 9" in refused(
+        main, run, "--to", tmp_path / "none", "--least-kills", 9
+    )
+    assert not (tmp_path / "none").exists()
+    assert "not an empty directory" in refused(main, run, "--to", tmp_path / "set")
