@@ -19,9 +19,11 @@ from sparring.core.verdict import Limits
 from sparring.games.judging import judged, outcomes_of
 from sparring.games.multistage import messages
 from sparring.games.multistage.rewards import (
+    RewardRules,
     SuiteFacts,
     behaviour_duplicates,
     discriminator_reward,
+    generator_reward,
     pass_rate,
 )
 from sparring.games.multistage.rules import MultistageRules
@@ -71,7 +73,7 @@ class MultistageGame:
 
         owners = _owners(judged, book)
         for program, met in zip(programs, ran, strict=True):
-            _reward_program(program, met, owners)
+            _reward_program(program, met, owners, self.rules.rewards)
         results = {p.attempt: met.outcomes for p, met in zip(programs, ran, strict=True) if met is not None}
         for text, suite in zip(suites, judged, strict=True):
             if suite is None:
@@ -281,7 +283,9 @@ class MultistageGame:
         )
 
 
-def _reward_program(program: Trajectory, met: ProgramResults | None, owners: Mapping[str, str]) -> None:
+def _reward_program(
+    program: Trajectory, met: ProgramResults | None, owners: Mapping[str, str], rules: RewardRules
+) -> None:
     if met is None:
         program.components["sandbox_failure"] = 1.0
         return
@@ -300,7 +304,7 @@ def _reward_program(program: Trajectory, met: ProgramResults | None, owners: Map
     if rate is None:  # there is no test that counts
         program.components["no_valid_test"] = 1.0
         return
-    program.reward = rate
+    program.reward = generator_reward(rate, rules)
     program.components |= {"pass_rate": rate, "solved": float(rate == 1.0), "tests": float(len(met.outcomes))}
 
 

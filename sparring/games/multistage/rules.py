@@ -94,6 +94,8 @@ class MultistageRules(Rules):
     def why(self, player: str, components: Mapping[str, float]) -> str:
         if player == DISCRIMINATOR:
             return reward_in_words(components, self.rewards)
+        if not self.rewards.partial_credit:
+            return "1 if all tests that count are passed, else 0 (game.rewards.partial_credit)"
         return "share of the tests passed, of those that count"
 
     def refuse(self, problem: Problem) -> str | None:

@@ -93,6 +93,16 @@ def test_a_program_that_cannot_run_fails_every_test(table, program):
     assert rewards(episode, "discriminator") == [0.5]
 
 
+def test_without_partial_credit_a_program_earns_by_passing_everything(table):
+    """The discriminator's reward stays as it is: its tests are measured by the share that programs pass."""
+    suite = "assert f(1) == 2\nassert f(3) == 6"
+    programs = [WRONG_AT_3, RIGHT]
+    shared = table.play(programs, [suite])
+    whole = table.play(programs, [suite], rewards=RewardRules(partial_credit=False))
+    assert (rewards(shared, "generator"), rewards(whole, "generator")) == ([0.5, 1.0], [0.0, 1.0])
+    assert rewards(shared, "discriminator") == rewards(whole, "discriminator")
+
+
 # ---------------------------------------------------------------------- validity
 def test_invalid_and_duplicate_tests_lower_the_validity(table):
     suite = "assert f(3) == 6\nassert f(3)==6\nassert f(1) == 5\nassert f(n) == 2"
