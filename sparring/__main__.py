@@ -14,6 +14,7 @@ COMMANDS = {
     "report": "sparring.cli.report",
     "export": "sparring.cli.export",
     "export-tests": "sparring.cli.export_tests",
+    "rejudge": "sparring.cli.rejudge",
     "sweep": "sparring.cli.sweep",
     "league": "sparring.cli.league",
     "openenv": "sparring.cli.openenv",

@@ -1,8 +1,12 @@
 """Makes the record of runs without a driver; the code that reads runs is tested on these."""
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import yaml
+
+import sparring.problems
 from actors.rows import episode_rows
 from sparring.core.episode import Episode
 from sparring.core.problem import Problem
@@ -15,6 +19,7 @@ from sparring.games.rules import matches
 from sparring.tracking.run_record import RunRecord
 from tests.playing import letters, play, player, reader
 
+EXAMPLES = Path(sparring.problems.__file__).with_name("example_problems.json")
 DOUBLE = Problem(
     id="double",
     description="Return n doubled.",
@@ -44,6 +49,23 @@ def record(run: Path, rules: GameRules, *steps: list[Episode]) -> None:
         kept.add_episodes(lines(step, episodes, rules.seats))
         metrics = {f"{name}_reward": 0.5 for name in rules.seats}
         kept.add({"step": step, "stage": 2, "phase": "alternating", "validity": 0.75} | metrics)
+
+
+def record_with_problems(run: Path, rules: GameRules, *steps: list[Episode]) -> Path:
+    """Writes the record of a run on a file with the problem DOUBLE, with a config from which the run can be read again.
+    Returns the run's directory."""
+    record(run, rules, *steps)
+    problems = run / "problems.json"
+    entry = {
+        name: getattr(DOUBLE, name) for name in ("id", "description", "function_signature", "baseline_tests")
+    }
+    entry |= {"reference_solution": DOUBLE.reference_solution, "difficulty": "easy", "tags": []}
+    entry["hidden_tests"] = ["assert f(3) == 6"]
+    problems.write_text(json.dumps({"problems": [entry]}))
+    of_problems = {"file": str(problems), "held_out": {"file": str(EXAMPLES)}}
+    config = {"game": rules.model_dump(mode="json"), "problems": of_problems}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    return run
 
 
 def match() -> Episode:

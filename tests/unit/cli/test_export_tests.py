@@ -1,20 +1,16 @@
 """The data set of the tests that failed programs in a run."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-import yaml
 
-import sparring.problems
 from sparring.cli.export_tests import main
 from sparring.games.multistage.rules import MultistageRules
 from sparring.problems.formats import load_dataset
 from sparring.problems.loader import load_problems
-from tests.recorded import DOUBLE, PROGRAMS, record, spar
+from tests.recorded import DOUBLE, PROGRAMS, record_with_problems, spar
 
-EXAMPLES = Path(sparring.problems.__file__).with_name("example_problems.json")
 SUITES = [
     "assert f(1) == 2\nassert f(3) == 6\nassert f(2) == 4\nassert f(5) == 11",
     "assert f(3) == 6\nassert f(n=4) > 7",
@@ -25,18 +21,8 @@ SUITES = [
 @pytest.fixture
 def run(tmp_path: Path, sandbox) -> Path:
     rules = MultistageRules(test_format="strict")
-    record(tmp_path / "a", rules, *[[spar(rules, PROGRAMS, [suite], sandbox)] for suite in SUITES])
-    problems = tmp_path / "problems.json"
-    entry = {key: asdict(DOUBLE)[key] for key in ("id", "description", "function_signature", "tags")}
-    entry |= {"reference_solution": DOUBLE.reference_solution, "difficulty": "easy"}
-    entry["baseline_tests"] = list(DOUBLE.baseline_tests)
-    problems.write_text(json.dumps({"problems": [entry]}))
-    config = {
-        "game": rules.model_dump(mode="json"),
-        "problems": {"file": str(problems), "held_out": {"file": str(EXAMPLES)}},
-    }
-    (tmp_path / "a" / "config.yaml").write_text(yaml.safe_dump(config))
-    return tmp_path / "a"
+    steps = [[spar(rules, PROGRAMS, [suite], sandbox)] for suite in SUITES]
+    return record_with_problems(tmp_path / "a", rules, *steps)
 
 
 def test_the_tests_that_failed_programs_are_read_by_others_and_by_us(

@@ -1,0 +1,57 @@
+"""Stored attempts, rewarded again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sparring.cli.rejudge import main
+from sparring.games.boards.rules import TicTacToeRules
+from sparring.games.multistage.rules import MultistageRules
+from tests.recorded import PROGRAMS, match, record, record_with_problems, spar
+
+SUITES = ["assert f(1) == 2\nassert f(3) == 7", "hm", "assert f(3) == 6"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, sandbox) -> Path:
+    rules = MultistageRules()
+    steps = [[spar(rules, PROGRAMS, SUITES, sandbox)], [spar(rules, PROGRAMS[1:], SUITES[1:], sandbox)]]
+    return record_with_problems(tmp_path / "a", rules, *steps)
+
+
+def rejudged(run: Path, *arguments: str) -> dict:
+    file = run / "rejudged.json"
+    main([str(run), "--sandbox", "process", "--json", str(file), *arguments])
+    return json.loads(file.read_text())
+
+
+def test_by_the_same_rules_every_attempt_earns_what_it_earned(run: Path) -> None:
+    report = rejudged(run)
+    for player, attempts in (("generator", 5), ("discriminator", 5)):
+        of = report[player]
+        assert of["attempts"] == attempts and of["changed"] == 0 and of["mean_then"] == of["mean_now"]
+        assert of["rank_agreement"] == 1.0
+
+
+def test_other_rules_pay_otherwise(run: Path) -> None:
+    report = rejudged(
+        run, "--", "--game.rewards.wrong-output-penalty", "1", "--no-game.rewards.partial-credit"
+    )
+    generator, discriminator = report["generator"], report["discriminator"]
+    assert generator["changed"] == 1 / 5 and generator["mean_now"] == 1 / 5  # half a reward is none
+    assert discriminator["changed"] == 1 / 5 and discriminator["mean_now"] < discriminator["mean_then"]
+
+
+def test_a_reward_is_measured_by_the_tests_that_it_does_not_see(run: Path, capsys) -> None:
+    """Of the second step's programs none is right, and none is paid without partial credit."""
+    report = rejudged(run, "--hidden", "--", "--no-game.rewards.partial-credit")
+    assert "how well it tells right programs from wrong ones" in capsys.readouterr().out
+    then, now = (report["told_apart"][when] for when in ("then", "now"))
+    assert then["right_over_wrong"] == now["right_over_wrong"] == 1.0
+    assert now["signal_without_right"] == 0.0
+
+
+def test_a_game_without_programs_is_refused(tmp_path: Path, refused) -> None:
+    record(tmp_path / "b", TicTacToeRules(), [match()])
+    assert "game tictactoe has no attempts that can be judged again" in refused(main, tmp_path / "b")
