@@ -11,6 +11,7 @@ class Weights:
     """Extends vLLM's worker: `collective_rpc` can call these methods."""
 
     model_runner: Any
+    reload_weights: Any
     _last: tuple[int | list[int], list[list[int]]] | None = None
     """A digest of the tensors that were given last, and the `bits` of the model's parameters afterwards, on each GPU."""
 
@@ -24,7 +25,7 @@ class Weights:
             False if the tensors differ from those of the last call and the model has not changed: in bfloat16 the probe
             would hardly show it.
         """
-        self.model_runner.reload_weights(weights_iterator=iter(tensors.items()))
+        self.reload_weights(weights_iterator=iter(tensors.items()))
         model = self.model_runner.get_model()
         _rebuild_tied_head(model)
         own = dict(model.named_parameters())

@@ -195,7 +195,7 @@ class Backbone:
         self.path = str(path)
         # the backbone is not trained, and engines hold it in half precision, too
         dtype = HALVES.get(settings.precision or "fp32", torch.float32)
-        options = quantisation(settings.lora) or {"dtype": dtype}
+        options = quantisation(settings.lora, settings.precision) or {"dtype": dtype}
         if settings.sharding == "fsdp":
             self.model = open_empty(path, dtype)
         else:
@@ -260,8 +260,9 @@ def cast_input_unless_autocast(layer: Any, inputs: tuple[torch.Tensor, ...]) -> 
     layer.cast_input_dtype_enabled = not torch.is_autocast_enabled(inputs[0].device.type)
 
 
-def quantisation(lora: LoraSettings) -> dict[str, Any]:
-    """Returns quantization options for from_pretrained. Raises ValueError if bitsandbytes is not installed."""
+def quantisation(lora: LoraSettings, precision: str | None = None) -> dict[str, Any]:
+    """Returns quantization options for from_pretrained. precision: see LearnerSettings; 4-bit weights are multiplied in it,
+    since a T4 emulates bfloat16. Raises ValueError if bitsandbytes is not installed."""
     if lora.quantize is None:
         return {}
     if find_spec("bitsandbytes") is None:
@@ -277,7 +278,7 @@ def quantisation(lora: LoraSettings) -> dict[str, Any]:
             load_in_4bit=True,
             bnb_4bit_quant_type="nf4",
             bnb_4bit_use_double_quant=True,
-            bnb_4bit_compute_dtype=torch.bfloat16,
+            bnb_4bit_compute_dtype=torch.float16 if precision == "fp16" else torch.bfloat16,
         )
     }
 

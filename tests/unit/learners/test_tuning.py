@@ -15,7 +15,7 @@ from learners.health import Health
 from learners.learner import Learner, NotFinite
 from learners.models import load_model
 from learners.packing import row_of
-from learners.settings import LearnerSettings
+from learners.settings import LearnerSettings, LoraSettings
 from learners.state import load_learner, save_learner
 from learners.train_spec import LearnerSpec, build_learners
 from learners.tuning import decoder_layers, freeze_all_but_last
@@ -270,6 +270,13 @@ def test_a_missing_bitsandbytes_is_named(make_learner, monkeypatch):
     monkeypatch.setattr(tuning, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="pip install bitsandbytes"):
         make_learner(lora={"rank": 4, "quantize": "4bit"})
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp16", torch.float16), ("bf16", torch.bfloat16)])
+def test_four_bits_are_multiplied_in_the_precision_of_the_learner(precision, dtype):
+    """A T4 emulates bfloat16."""
+    options = tuning.quantisation(LoraSettings(quantize="4bit"), precision)
+    assert options["quantization_config"].bnb_4bit_compute_dtype == dtype
 
 
 @pytest.mark.parametrize(("bits", "share"), [("8bit", 0.6), ("4bit", 0.4)])
