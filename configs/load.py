@@ -58,7 +58,7 @@ _SHORT = {
 _OTHERS = _SHORT | OTHER_NAMES
 
 _FIRST_DAY = (
-    "config", "plan", "plan_for", "resume", "resume_from", "output_dir", "run_name", "seed", "local", "device", "learning_rate",
+    "config", "plan", "plan_for", "resume", "resume_from", "fresh", "output_dir", "run_name", "seed", "local", "device", "learning_rate",
     "generator.model", "discriminator.model", "problems.file", "curriculum.n_discriminator_steps",
     "curriculum.n_generator_steps", "curriculum.k_alternating_steps",
 )  # fmt: skip
@@ -107,6 +107,9 @@ class Run(Config):
     no --config is given; or from a checkpoint in a mirror: s3://BUCKET/PREFIX/RUN for the newest,
     s3://BUCKET/PREFIX/RUN/step_000012."""
 
+    fresh: bool = False
+    """With --resume-from: take the checkpoint's weights only. Optimizers, critic, curriculum and counters start anew."""
+
     plan: bool = False
     """Print what would run (models, sandbox, devices, steps, memory, disk), or why it cannot, and start nothing."""
     plan_for: str | None = None
@@ -147,6 +150,10 @@ class Run(Config):
     def _one_way_to_resume(self) -> Self:
         if self.resume and self.resume_from is not None:
             raise ValueError("--resume continues a run, --resume-from starts a new one: give one of them")
+        if self.fresh and self.resume_from is None:
+            raise ValueError(
+                "--fresh needs --resume-from, with the checkpoint whose weights the run starts from"
+            )
         return self
 
     def to_config(self) -> Config:

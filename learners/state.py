@@ -98,6 +98,12 @@ def load_learner(learner: Learner, directory: Path) -> None:
             moments = {key: torch.empty_like(parameter, requires_grad=False) for key in _MOMENTS}
             optimizer.state[parameter] = {"step": torch.tensor(float(count), device=device), **moments}
     read_tensors(directory / STATE, _tensors(learner), learner.world)
+    load_adapter(learner, directory)
+
+
+def load_adapter(learner: Learner, directory: Path) -> None:
+    """Loads the adapter of a checkpoint, if the learner trains one. All workers must call it. Raises CheckpointError,
+    OSError."""
     if learner.settings.lora:
         read_tensors(directory, learner.policy.kept(), learner.world)
 

@@ -50,7 +50,7 @@ class LearnerSpec:
         """Builds the learner. Raises OSError if there is no such model, ValueError if the model cannot be trained with
         the settings."""
         from learners.learner import Learner
-        from learners.state import load_learner
+        from learners.state import load_adapter, load_learner
 
         learner = Learner(
             self.settings,
@@ -64,6 +64,8 @@ class LearnerSpec:
         )
         if self.state_path is not None:
             load_learner(learner, Path(self.state_path))
+        elif self.model_path != self.reference_path:  # a full learner has them already
+            load_adapter(learner, Path(self.model_path))
         return learner
 
 

@@ -134,7 +134,7 @@ def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
         learning_rate=config.policy_learning_rate(role),
         model_path=str(checkpoint) if checkpoint is not None else model,
         reference_path=model,
-        state_path=str(checkpoint) if checkpoint and (checkpoint / STATE).is_dir() else None,
+        state_path=str(checkpoint) if start.state and checkpoint and (checkpoint / STATE).is_dir() else None,
         device=config.device,
         seed=derive_seed(config.seed, "learner", role),
         adapter=config.policy(role).publishes_adapter,

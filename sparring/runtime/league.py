@@ -78,7 +78,7 @@ def members_of(run: Path, config: Config) -> list[Member]:
     if not steps:
         raise SparringError(f"{run}: this run has no checkpoint yet")
     if (run / STARTED_FROM).is_file():
-        began = Path((run / STARTED_FROM).read_text("utf-8"))
+        began = Path((run / STARTED_FROM).read_text("utf-8").splitlines()[0])
         models: Mapping[str, str | Path] = {role: began / role for role in config.policies}
     else:
         models = starting_models(config)

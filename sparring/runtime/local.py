@@ -98,7 +98,7 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
             for roles in learner_groups(config):
                 for role, learner in _build({role: specs[role] for role in roles}).items():
                     learners[role] = LocalLearner(learner, specs[role])
-                    if learner.version:
+                    if start.checkpoint is not None:
                         rollouts.publish(role, learners[role].current_weights())
             yield Parts(
                 scheduler=Curriculum(**config.curriculum_arguments(ordered_ids(config, problems))),

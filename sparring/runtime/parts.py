@@ -114,7 +114,7 @@ class Start:
     versions: Mapping[str, int]
     """Version of each policy's weights at the start: 0, or that of the checkpoint."""
     state: Mapping[str, Any] | None
-    """State of the checkpoint; None if there is no checkpoint."""
+    """State of the checkpoint; None if there is no checkpoint, or only its weights are taken (--fresh)."""
     gpu_bytes: int = 0
     """Bytes that a run may take on the smallest GPU; 0 if there is no GPU."""
     nodes: tuple[Node, ...] = ()

@@ -17,7 +17,7 @@ from sparring.core.evaluation import Scores
 from sparring.curriculum.curriculum import Assignment
 from sparring.runtime.parts import LearnerHandle, Start, Stateful
 from sparring.runtime.plan import SAVE_S, saving
-from sparring.runtime.start import STARTED_FROM
+from sparring.runtime.start import FRESH, STARTED_FROM
 from sparring.tracking.clock import Clock
 from sparring.tracking.plots import plot_learning_curves
 from sparring.tracking.progress import Display
@@ -89,7 +89,8 @@ class Recorder:
         else:
             self._record.start(config)
             if start.checkpoint is not None:
-                (start.run_directory / STARTED_FROM).write_text(str(start.checkpoint), "utf-8")
+                note = f"{start.checkpoint}" if start.state is not None else f"{start.checkpoint}\n{FRESH}"
+                (start.run_directory / STARTED_FROM).write_text(note, "utf-8")
         self._clock.lap("records")
 
     def categories(self, held_out: Mapping[str, Sequence[str]], trained: Iterable[str]) -> None:

@@ -26,6 +26,8 @@ from sparring.runtime.parts import Start
 from sparring.tracking.progress import say
 
 STARTED_FROM = "started_from.txt"
+"""File in a run's directory that names the checkpoint of another run that it started from, and on a second line FRESH."""
+FRESH = "weights only"
 
 
 def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
@@ -40,6 +42,7 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
     asked, hardware = config, there or _hardware(config)
     config = fit(config, hardware)
     models |= {role: config.policy(role).model for role in models if models[role] == AUTO}
+    fresh = run.fresh
     if not run.resume:
         name = run.run_name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
         directory = config.output_dir.resolve() / name
@@ -51,7 +54,9 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         checkpoint = _checkpoint(run.resume_from, config.output_dir)
     else:
         directory = latest_run(config.output_dir, run.run_name)
-        checkpoint = CheckpointStore(directory / "checkpoints", 1).latest() or _first_checkpoint(directory)
+        checkpoint = CheckpointStore(directory / "checkpoints", 1).latest()
+        if checkpoint is None:
+            checkpoint, fresh = _first_checkpoint(directory)
         saved = yaml.safe_load((directory / "config.yaml").read_text("utf-8"))
         changed = _differences(saved, config.model_dump(mode="json"))
         _check_opponents(directory, saved, config)
@@ -67,6 +72,8 @@ def resolve(run: Run, recipe: str) -> tuple[Config, Start]:
         for role in config.policies:
             now = config.policy(role).learner.model_dump(mode="json")
             check_fits(checkpoint / role, Path(models[role]), state["config"][role]["learner"], now)
+    if fresh:
+        state = None
     found = {role: state["versions"][role] if state else 0 for role in config.policies}
     return config, Start(
         run_directory=directory,
@@ -138,10 +145,14 @@ def _hardware(config: Config) -> Hardware:
     return detect_on_cluster(config)
 
 
-def _first_checkpoint(directory: Path) -> Path | None:
-    """Returns the checkpoint that a run started from (--resume-from), for a run that was killed before it saved one."""
+def _first_checkpoint(directory: Path) -> tuple[Path | None, bool]:
+    """Returns (the checkpoint that a run started from, whether with its weights only), for a run that was killed before it
+    saved one."""
     note = directory / STARTED_FROM
-    return Path(note.read_text("utf-8")) if note.is_file() else None
+    if not note.is_file():
+        return None, False
+    checkpoint, *more = note.read_text("utf-8").splitlines()
+    return Path(checkpoint), more == [FRESH]
 
 
 def _check_writable(directory: Path) -> None:

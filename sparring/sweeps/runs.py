@@ -117,7 +117,7 @@ def note_start(run: Path, checkpoint: Path) -> None:
 def start_of(run: Path) -> Path | None:
     """Returns the checkpoint of another run that this run began from, or None."""
     note = run / _STARTED_FROM
-    return Path(note.read_text("utf-8").strip()) if note.is_file() else None
+    return Path(note.read_text("utf-8").splitlines()[0]) if note.is_file() else None
 
 
 def mark_stopped(run: Path, step: int, by: str) -> None:

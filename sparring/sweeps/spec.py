@@ -29,7 +29,7 @@ from sparring.tracking.rows import write_json, write_text
 Kind = Literal["grid", "random", "asha", "pbt", "ablate", "cross-validate", "data-size", "model-size"]
 SPEC = "sweep.json"
 DEFAULT_METRIC = "generator_pass_rate"
-_OWN_KEYS = ("config", "seed", "output_dir", "run_name", "resume", "resume_from", "plan", "plan_for")
+_OWN_KEYS = ("config", "seed", "output_dir", "run_name", "resume", "resume_from", "fresh", "plan", "plan_for")
 """Keys of a run that the sweep itself sets."""
 
 

@@ -104,6 +104,20 @@ def test_a_stages_checkpoint_starts_a_new_run(
     assert {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()} == before
 
 
+@pytest.mark.slow
+def test_a_fresh_run_takes_a_checkpoints_weights_and_begins_at_step_1(
+    drive, small: tuple[str, ...], finished: Path, tmp_path: Path
+) -> None:
+    run, checkpoint = tmp_path / drive.name(), finished / "checkpoints" / "step_000003"
+    arguments = "--config", "debug", *small, "--resume-from", checkpoint, "--fresh"
+    done = drive.run(*arguments, "--output-dir", tmp_path, "--run-name", run.name)
+    assert done.code == 0, done.err
+    assert [row["step"] for row in learned(run)] == [row["step"] for row in learned(finished)]
+    before = rows_of(run)[0]
+    (then,) = [row for row in rows_of(finished) if row["step"] == 3]
+    assert before["step"] == 0 and before["held_out"] == then["held_out"]
+
+
 def test_changed_settings_are_named(drive, finished: Path, tmp_path: Path) -> None:
     run = tmp_path / drive.name()
     shutil.copytree(finished, run, symlinks=True)

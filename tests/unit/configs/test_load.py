@@ -314,7 +314,10 @@ def test_the_command_line_beats_the_recipe_and_the_recipe_beats_the_default(reci
 def test_flags():
     assert load("--local").local is True
     run, _ = load_run(["--resume-from", "output/x/checkpoints/step_000012"])
-    assert run.resume_from == Path("output/x/checkpoints/step_000012")
+    assert run.resume_from == Path("output/x/checkpoints/step_000012") and not run.fresh
+    assert load_run(["--resume-from", "output/x/checkpoints/step_000012", "--fresh"])[0].fresh
+    with pytest.raises(ConfigError, match="--fresh needs --resume-from"):
+        load_run(["--fresh"])
 
 
 # ---------------------------------------------------------------------- resuming

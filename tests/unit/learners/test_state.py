@@ -14,6 +14,7 @@ from learners.models import load_model
 from learners.recovery import go_back
 from learners.settings import LearnerSettings
 from learners.state import begin_save, load_learner, save_learner
+from learners.train_spec import LearnerSpec
 from tests.learning import largest_difference, weights
 
 
@@ -33,6 +34,27 @@ def test_a_resumed_learner_continues_to_the_bit(make_learner, random_batch, mode
         assert resumed.step(played) == whole.step(played)
     assert largest_difference(weights(whole), weights(resumed)) == 0
     assert resumed.export().digest == whole.export().digest
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 4}])
+def test_a_fresh_learner_has_the_weights_of_a_checkpoint_and_nothing_else(
+    make_learner, random_batch, model_path, tmp_path, lora
+):
+    saved = make_learner(1e-2, lora=lora)
+    saved.step(random_batch(saved))
+    save_learner(saved, tmp_path)
+    spec = LearnerSpec(
+        settings=saved.settings,
+        learning_rate=1e-2,
+        model_path=str(tmp_path),
+        reference_path=str(model_path),
+        state_path=None,
+        device="cpu",
+        seed=99,
+    )
+    fresh = spec.build()
+    assert fresh.export().digest == saved.export().digest
+    assert (fresh.version, fresh.updates, len(fresh.optimizer.state)) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("other", [{"precision": "fp16"}, {"trainable_layers": 1}])

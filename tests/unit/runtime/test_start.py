@@ -203,6 +203,26 @@ def test_a_checkpoint_of_one_policy_does_not_begin_a_game_of_two(tmp_path, monke
         resolve(*load_run(given))
 
 
+def test_a_fresh_run_takes_weights_only_and_is_so_when_it_is_resumed(tmp_path: Path, monkeypatch) -> None:
+    checkpoint = tmp_path / "other" / "checkpoints" / "step_000003"
+    given = ["--config", "debug", "--output-dir", str(tmp_path), "--run-name", "new"]
+    versions = {"generator": 3, "discriminator": 2}
+    learner = load_run(given)[0].generator.learner.model_dump(mode="json")
+    config = {role: {"learner": learner} for role in versions}
+    state = {"step": 3, "versions": versions, "config": config}
+    monkeypatch.setattr(start, "read_checkpoint", lambda place: state)
+    for fresh, found, version in (([], state, 3), (["--fresh"], None, 0)):
+        _, began = resolve(*load_run([*given, "--resume-from", str(checkpoint), *fresh]))
+        assert (began.checkpoint, began.state, began.versions["generator"]) == (checkpoint, found, version)
+    run = tmp_path / "new"
+    run.mkdir()
+    (run / "metrics.jsonl").touch()
+    (run / "config.yaml").write_text(yaml.safe_dump(load_run(given)[0].to_config().model_dump(mode="json")))
+    (run / start.STARTED_FROM).write_text(f"{checkpoint}\n{start.FRESH}")
+    _, again = resolve(*load_run(["--resume", *given[2:]]))
+    assert (again.checkpoint, again.state) == (checkpoint, None)
+
+
 @pytest.mark.parametrize(
     ("gpus", "memory_gib", "size"), [(0, 0.0, "1.5B"), (1, 16.0, "1.5B"), (1, 80.0, "3B")]
 )
