@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 from sparring.cli.rejudge import main
+from sparring.games import GameRules
 from sparring.games.boards.rules import TicTacToeRules
 from sparring.games.multistage.rules import MultistageRules
-from tests.recorded import PROGRAMS, match, record, record_with_problems, spar
+from sparring.games.programs.code_execution import CodeExecutionRules
+from sparring.games.programs.code_golf import CodeGolfRules
+from sparring.games.programs.unit_tests import UnitTestsRules
+from tests.playing import play, reader
+from tests.recorded import DOUBLE, PROGRAMS, match, record, record_with_problems, spar
 
 SUITES = ["assert f(1) == 2\nassert f(3) == 7", "hm", "assert f(3) == 6"]
 
@@ -32,6 +37,17 @@ def test_by_the_same_rules_every_attempt_earns_what_it_earned(run: Path) -> None
         of = report[player]
         assert of["attempts"] == attempts and of["changed"] == 0 and of["mean_then"] == of["mean_now"]
         assert of["rank_agreement"] == 1.0
+
+
+@pytest.mark.parametrize("rules", [UnitTestsRules(), CodeExecutionRules(gate_on_tests=True), CodeGolfRules()])
+def test_the_other_games_with_programs_are_judged_again(
+    tmp_path: Path, sandbox, monkeypatch, rules: GameRules
+) -> None:
+    monkeypatch.setattr(CodeGolfRules, "refuse", lambda rules, problem: None)  # DOUBLE is no grid task
+    programs = ["def f(n): return n + n", "def f(n): return 0", "def f(n) return", "1 / 0"]
+    episode = play(rules.game(), DOUBLE, [reader("generator", programs)], sandbox)
+    found = rejudged(record_with_problems(tmp_path / "a", rules, [episode]))["generator"]
+    assert (found["attempts"], found["changed"], found["rank_agreement"]) == (4, 0, 1)
 
 
 def test_other_rules_pay_otherwise(run: Path) -> None:
