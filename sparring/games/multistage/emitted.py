@@ -5,6 +5,7 @@ import cmath
 import inspect
 import re
 from collections.abc import Container
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pydantic import Field
@@ -80,17 +81,16 @@ def parse_suite(
     return [replace(test, fault="shown") if not test.fault and test.call in shown else test for test in read]
 
 
-def shown_calls(prompt: str, problem: Problem) -> frozenset[str]:
-    """Returns the calls of the problem's function in a prompt, in canonical form."""
+def shown_calls(prompt: str, problem: Problem, limits: InputLimits) -> frozenset[str]:
+    """Returns the calls of the problem's function in a prompt, in canonical form, as far as they are short enough for a test."""
     found = set[str]()
     for start in re.finditer(rf"\b{re.escape(problem.entry_point)}\(", prompt):
-        line = prompt[start.start() :].partition("\n")[0]
-        ends = (end.end() for end in re.finditer(r"\)", line))
-        call = next(
-            (calls[0] for end in ends if (calls := literal_calls(line[:end], problem.entry_point))), None
-        )
-        if call is not None:
-            found.add(_read_call(call, problem).text)
+        line = prompt[start.start() :][: limits.chars].partition("\n")[0]
+        for end in re.finditer(r"\)", line):
+            if calls := literal_calls(line[: end.end()], problem.entry_point):
+                with suppress(ValueError):  # `f(**{"x": 1})`, which is no test either
+                    found.add(_read_call(calls[0], problem).text)
+                break
     return frozenset(found)
 
 

@@ -83,7 +83,7 @@ class Suites:
         self._problem, self._rules, self._sandbox = problem, rules, sandbox
         self._limits = problem.limits_over(rules.sandbox_limits)
         self._strict = rules.test_format == "strict"
-        self._shown = shown_calls(messages.attack(problem, rules).full, problem)
+        self._shown = shown_calls(messages.attack(problem, rules).full, problem, rules.input_limits)
 
     async def records(
         self, texts: Sequence[str], wrong: Sequence[str] = (), mutants: Sequence[str] = ()

@@ -472,8 +472,9 @@ def test_loops_and_names_do_not_grow_without_bound():
         ("For f(1)->2 and f( [1, (2,)] ) it is 3, f(')') => 4", {"f(1)", "f([1, (2,)])", "f(')')"}),
         ("def f(x: int) -> int:\nf(x), g(1), f(len('a')), cf(1), f(1", set()),
         ("assert f(f(1)) == 4", {"f(1)"}),
+        ("f(**{'x': 1}), f(*[1]), f((1), \0), f(2)", {"f(2)"}),
         ("", set()),
     ],
 )
 def test_the_calls_in_a_prompt(prompt, calls):
-    assert shown_calls(prompt, problem()) == calls
+    assert shown_calls(prompt, problem(), LIMITS) == calls
