@@ -85,6 +85,11 @@ class TaggedFormat:
         return self._tokenizer.encode(self._plain(text), add_special_tokens=False) if text else []
 
 
+def text_in(style: PromptFormat | None, message: Message) -> str:
+    """Returns the text of a message that prompts have in this format. None: in that of a chat model."""
+    return message.brief if isinstance(style, TaggedFormat) else message.full
+
+
 class ChatFormat:
     """Prompt format for instruction models: a user message and an assistant message, in the model's own chat template.
 

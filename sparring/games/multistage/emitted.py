@@ -73,7 +73,7 @@ def parse_suite(
         test_format: "strict" reads any assertion about the results of calls with literal arguments; "relabel" reads the
             calls in assertions, and keeps the written expected value to compare it with the reference's output;
             "input_only" reads calls.
-        shown: `shown_calls` of the prompt. A test that repeats one of them has the fault "shown".
+        shown: the `shown_calls` of the prompt. A test that repeats one of them has the fault "shown".
     """
     wants_calls = test_format == "input_only"
     found = tests_in(text, problem.entry_point, wants_calls=wants_calls)

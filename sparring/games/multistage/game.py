@@ -60,7 +60,7 @@ class MultistageGame:
         programs, suites = await asyncio.gather(
             programming, asyncio.gather(*(attack(i) for i in range(discriminator.attempts)))
         )
-        judge = Suites(problem, self.rules, sandbox)
+        judge = Suites(problem, self.rules, sandbox, discriminator.format)
         # each test of the past is a suite of its own, since such tests have different authors
         validated = await judge.validate([*(suite.artifact for suite in suites), *discriminator.past])
         judged, book = validated[: len(suites)], validated[len(suites) :]

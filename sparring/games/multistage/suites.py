@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparring.core.interfaces import Sandbox
+from sparring.core.interfaces import PromptFormat, Sandbox
 from sparring.core.problem import Problem
 from sparring.core.verdict import ReferenceTest, Verdict, known_by
 from sparring.games.judging import judged
@@ -19,6 +19,7 @@ from sparring.games.multistage import messages
 from sparring.games.multistage.emitted import EmittedTest, parse_suite, shown_calls
 from sparring.games.multistage.rewards import RewardRules, needed_cpu_ms, outcome, validity
 from sparring.games.multistage.rules import MultistageRules
+from sparring.games.prompts import text_in
 from sparring.games.suite_scores import SuiteRecord
 
 _ALONE = """\
@@ -79,11 +80,15 @@ def read_suite(
 class Suites:
     """Judges the suites of one problem."""
 
-    def __init__(self, problem: Problem, rules: MultistageRules, sandbox: Sandbox) -> None:
+    def __init__(
+        self, problem: Problem, rules: MultistageRules, sandbox: Sandbox, style: PromptFormat | None = None
+    ) -> None:
+        """style: the discriminator's prompt format, whose prompts show fewer or more tests; None: that of a chat model."""
         self._problem, self._rules, self._sandbox = problem, rules, sandbox
         self._limits = problem.limits_over(rules.sandbox_limits)
         self._strict = rules.test_format == "strict"
-        self._shown = shown_calls(messages.attack(problem, rules).full, problem, rules.input_limits)
+        prompt = text_in(style, messages.attack(problem, rules))
+        self._shown = shown_calls(prompt, problem, rules.input_limits)
 
     async def records(
         self, texts: Sequence[str], wrong: Sequence[str] = (), mutants: Sequence[str] = ()

@@ -23,6 +23,7 @@ from sparring.games.prompts import (
     TaggedFormat,
     _Plain,
     format_for,
+    text_in,
 )
 
 PROBLEM = Problem(
@@ -422,3 +423,12 @@ def test_a_chat_model_may_write_that_heading(chatml):
     )
     assert style.own_turn(completion) == completion
     assert style.text(completion.tokens) == "### User\n"
+
+
+def test_the_text_in_a_prompt_is_that_of_the_format(tagged, chatml):
+    message = Message(brief="short", full="long")
+    for style, text, other in ((TaggedFormat(tagged), "short", "long"), (ChatFormat(chatml), "long", "short")):
+        assert text_in(style, message) == text
+        prompt = style.text(style.say((), message))
+        assert text in prompt and other not in prompt
+    assert text_in(None, message) == "long"
