@@ -80,13 +80,15 @@ def export_tests(options: argparse.Namespace) -> None:
     from sparring.runtime.league import read_config
     from sparring.runtime.problem_sets import load_splits
 
+    if options.least_kills < 1:
+        raise SparringError(f"--least-kills {options.least_kills}: give 1 or more")
     run = find_run(options.run, options.output_dir)
     check_free(options.to)
     config = read_config(run)
-    killing = tests_that_killed(played(run), max(1, options.least_kills))
+    killing = tests_that_killed(played(run), options.least_kills)
     if not killing:
         raise SparringError(
-            f"{run}: no test of a discriminator failed {max(1, options.least_kills)} programs; lower --least-kills, or take "
+            f"{run}: no test of a discriminator failed {options.least_kills} programs; lower --least-kills, or take "
             "a run of game multistage that is longer"
         )
     train, _ = load_splits(config)
@@ -104,7 +106,7 @@ def export_tests(options: argparse.Namespace) -> None:
             run=run.name,
             tests=tests,
             problems=len(found),
-            least=max(1, options.least_kills),
+            least=options.least_kills,
             source=Path(source).name,
         )
         (draft / "README.md").write_text(card, "utf-8")

@@ -51,5 +51,6 @@ def test_only_tests_that_failed_enough_programs(run: Path, tmp_path: Path, refus
     assert "no test of a discriminator failed 9" in refused(
         main, run, "--to", tmp_path / "none", "--least-kills", 9
     )
+    assert "give 1 or more" in refused(main, run, "--to", tmp_path / "none", "--least-kills", 0)
     assert not (tmp_path / "none").exists()
     assert "not an empty directory" in refused(main, run, "--to", tmp_path / "set")
