@@ -13,17 +13,14 @@ import sys
 from collections.abc import Sequence
 
 from configs.openenv import OpenEnvOptions
-from configs.sections import EMBEDDED
 from sandbox_workers.local import LocalSandbox
 from sparring.core.commands import plain_endings
 from sparring.core.errors import SparringError
-from sparring.core.problem import Problem
-from sparring.embedded.problems import embedded_problems
 from sparring.games.programs.game import SolverGame
-from sparring.problems.formats import load_dataset
 from sparring.problems.references import judge_references
 from sparring.runtime.logs import quiet_logs
 from sparring.runtime.problem_sets import without_failing
+from sparring.serving.environment_problems import environment_problems
 from sparring.web.service import run
 
 
@@ -44,7 +41,9 @@ def serve(options: OpenEnvOptions) -> None:
         from sparring.serving.openenv import environments
     except ModuleNotFoundError as error:
         raise SparringError(f"{error}: pip install openenv") from None
-    problems = _problems(options)
+    problems = environment_problems(
+        options.dataset, options.format, options.fields, options.split, options.game
+    )
     limits = game.rules.sandbox_limits
     with LocalSandbox(options.sandbox, slots=options.slots, limits=limits) as sandbox:
         print(sandbox.description, flush=True)
@@ -52,18 +51,6 @@ def serve(options: OpenEnvOptions) -> None:
         known = {problem.id: problem for problem in without_failing(judged, failing)}
         print(f"game {options.game.kind}, {len(known)} problems", flush=True)
         run(environments(game, known, sandbox), argparse.Namespace(host="127.0.0.1", port=options.port))
-
-
-def _problems(options: OpenEnvOptions) -> list[Problem]:
-    """Loads the problems. Raises SparringError if the game cannot use one."""
-    if options.dataset == EMBEDDED:
-        problems = embedded_problems("train")
-    else:
-        problems = load_dataset(options.dataset, options.format, fields=options.fields, split=options.split)
-    for problem in problems:
-        if (reason := options.game.refuse(problem)) is not None:
-            raise SparringError(f"{options.dataset}: problem {problem.id}: {reason}")
-    return problems
 
 
 if __name__ == "__main__":

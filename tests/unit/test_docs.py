@@ -45,6 +45,8 @@ RUN_ELSEWHERE = {
     "curl": "tests/integration/test_judge_service.py",
     "sbatch": "tests/unit/deploy/test_slurm.py",
     "pip install --target": "by hand, 2026-11-27",
+    "pip install . ./examples/sparring_env": "by hand, 2026-11-28",
+    "vf-eval sparring-env": "tests/integration/test_verifiers.py",
     "python driver.py --config regex.yaml": "tests/integration/test_your_own_game.py",
     "python -m pytest tests/gpu": "tests/gpu/conftest.py",
     "python -m pytest tests/contracts/test_policy_contract.py": "by hand, 2026-11-26",
