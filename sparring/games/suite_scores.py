@@ -33,7 +33,7 @@ class SuiteRecord:
     validity: float
     """Validity as in the reward: |V| / max(slots, |T|), in which a test with a corrected output counts less than 1."""
     surplus: int = 0
-    """Number of tests in the answer beyond the game config's max_tests; they do not count."""
+    """Number of tests in the answer beyond the game config's max_tests. They are not run, and lower the validity."""
     valid: tuple[str, ...] = ()
     """Sources of the valid tests."""
     wrong: Killed = ()

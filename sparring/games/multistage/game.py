@@ -180,7 +180,8 @@ class MultistageGame:
         is shown, if any."""
         message = messages.attack(problem, self.rules, program)
         turn = await take_turn(player, player.format.say((), message), attempt, 0, message.begins)
-        return Trajectory(player=DISCRIMINATOR, attempt=attempt, turns=[turn], artifact=turn.text)
+        suite = messages.without_example(turn.text, message.begins)
+        return Trajectory(player=DISCRIMINATOR, attempt=attempt, turns=[turn], artifact=suite)
 
     # ------------------------------------------------------------------ suites outside of play
     @property
@@ -256,7 +257,7 @@ class MultistageGame:
         silent = {i for i, outcomes in enumerate(by_test) if outcomes and all(o is None for o in outcomes)}
         kept = [s for i, s in enumerate(sources) if i not in repeats | silent]
         facts = SuiteFacts(
-            emitted=len(judged.emitted),
+            emitted=judged.written,
             parsed=sum(t.fault != "parse" for t in judged.emitted),
             valid=len(kept),
             wrong_outputs=sum(s in judged.wrong_outputs for s in kept),

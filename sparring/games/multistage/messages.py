@@ -31,8 +31,8 @@ Write literal arguments of the same types as in this example of a test, which is
 {form}"""
 
 
-_OPENING = re.compile(r"""[^(]*\([\[({'"]?""")
-"""Matches a test up to the characters that show the type of its first argument."""
+_OPENING = re.compile(r"""[^(]*\([\[({]*['"]?""")
+"""Matches a test up to the characters that show the type of its first argument, such as a list of tuples."""
 
 
 def solve(problem: Problem, stage: ReasoningStage) -> Message:
@@ -73,8 +73,9 @@ def attack(problem: Problem, rules: MultistageRules, program: str | None = None)
     """Returns the message to the discriminator. program: the program that the suite is to break; None: the message holds
     the problem alone.
 
-    The answer begins like the example test, up to the characters that show the type of its first argument: without them, a
-    small model writes numbers for arguments of any type.
+    The answer begins with the example test and the first characters of another one, up to those that show the type of its
+    first argument. Without the example there, a small model copies it from the prompt; without the characters, it writes
+    numbers for arguments of any type.
     """
     writes_inputs = rules.test_format == "input_only"
     example = example_test(problem, with_value=not writes_inputs)
@@ -88,8 +89,15 @@ def attack(problem: Problem, rules: MultistageRules, program: str | None = None)
         form=example,
     )
     brief = problem.description if shown is None else f"{problem.description}\n{shown}"
-    begins = f"```python\n{_OPENING.match(example)[0]}"  # type: ignore[index]
+    opening = _OPENING.match(example)[0]  # type: ignore[index]
+    begins = f"```python\n{example}\n{opening}" if _is_python(example) else f"```python\n{opening}"
     return Message(brief=brief, full=full, marks=(ATTACK, TESTS), begins=begins)
+
+
+def without_example(answer: str, begins: str) -> str:
+    """Returns the answer to `attack` without the example test with which it begins. begins: see Message."""
+    given, _, _ = begins.rpartition("\n")
+    return "```python" + answer.removeprefix(given) if answer.startswith(begins) else answer
 
 
 def example_test(problem: Problem, *, with_value: bool) -> str:
@@ -111,6 +119,14 @@ def example_test(problem: Problem, *, with_value: bool) -> str:
             return f"assert {rendered} == {expected or '<the right result>'}"
     call = f"{problem.entry_point}({', '.join(_placeholders(problem.function_signature))})"
     return f"assert {call} == <the right result>" if with_value else call
+
+
+def _is_python(source: str) -> bool:
+    try:
+        parse(source)
+    except SyntaxError:
+        return False
+    return True
 
 
 def _expected_in(test: str, call: str) -> str | None:

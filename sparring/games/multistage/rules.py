@@ -29,7 +29,7 @@ class MultistageRules(Rules):
     strict: an assertion about calls with literal arguments, which the reference must pass as it was written (for models that
     can compute outputs); input_only: a call, whose expected value is the reference's output."""
     max_tests: int = Field(default=8, ge=1)
-    """Maximum number of tests per suite; further ones are ignored."""
+    """Maximum number of tests per suite. Further ones are not run, and count as invalid."""
     attack: Literal["problem", "program"] = "problem"
     """Content of the discriminator's prompt. problem: the problem alone; program: also one of the programs, and the suite's
     reward depends on that program alone (Code-A1, arXiv:2603.15611). All programs run on all suites in both cases."""

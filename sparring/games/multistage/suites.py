@@ -48,7 +48,12 @@ class SuiteResult:
     wrong_outputs: set[str] = field(default_factory=set)
     """Sources of valid tests whose expected output the reference had to correct or to supply (test_format "relabel")."""
     surplus: int = 0
-    """Number of tests in the answer beyond the game config's max_tests; they are ignored."""
+    """Number of tests in the answer beyond the game config's max_tests. They are not run, and lower the validity."""
+
+    @property
+    def written(self) -> int:
+        """Number of tests in the answer."""
+        return len(self.emitted) + self.surplus
 
     @property
     def copied(self) -> int:
@@ -59,7 +64,7 @@ class SuiteResult:
         """Returns the validity of the suite before any program runs on it. The reward's validity (rewards.SuiteFacts) also
         leaves out the valid tests that do not count according to the programs' outcomes."""
         worth = len(self.valid) - rules.wrong_output_penalty * len(self.wrong_outputs)
-        return validity(worth, len(self.emitted), rules.validity_slots)
+        return validity(worth, self.written, rules.validity_slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class ProgramResults:
 def read_suite(
     text: str, problem: Problem, rules: MultistageRules, shown: Container[str] = ()
 ) -> list[EmittedTest]:
-    """Returns all tests of the answer, of which only the first `rules.max_tests` count. shown: see `parse_suite`."""
+    """Returns all tests of the answer, of which only the first `rules.max_tests` can be valid. shown: see `parse_suite`."""
     return parse_suite(text, problem, test_format=rules.test_format, limits=rules.input_limits, shown=shown)
 
 

@@ -1,3 +1,4 @@
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -5,8 +6,10 @@ import pytest
 from sparring.core.episode import Episode, Mistakes
 from sparring.core.interfaces import Branching
 from sparring.core.verdict import Status
+from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rewards import RewardRules
-from tests.playing import sample_of
+from sparring.games.multistage.rules import MultistageRules
+from tests.playing import Letters, player, sample_of
 
 RIGHT = "def f(n): return n + n"
 WRONG_AT_3 = "def f(n): return 7 if n == 3 else n * 2"
@@ -156,11 +159,31 @@ def test_unparseable_is_punished_and_invalid_earns_nothing(table, suite, reward)
     assert episode.trajectories[0].components == {"no_valid_test": 1.0}
 
 
-def test_tests_beyond_the_maximum_are_ignored(table):
+def test_tests_beyond_the_maximum_are_not_run_and_lower_the_validity(table):
+    """Else a policy learns to write on and on: the first four cost nothing by it, and all else is free."""
     parts = components(
         table.play([RIGHT], ["\n".join(f"assert f({i}) == {2 * i}" for i in range(1, 10))], max_tests=4)
     )
-    assert parts["emitted"] == parts["valid"] == 4
+    assert (parts["emitted"], parts["valid"], parts["fault_surplus"]) == (9, 4, 5)
+    assert parts["validity"] == pytest.approx(4 / 9)
+    asked = {test for _, tests, _ in table.sandbox.jobs for test in tests}
+    assert not any("f(5)" in test for test in asked)
+
+
+def test_the_example_with_which_a_chat_answer_begins_is_no_test_of_the_suite(table):
+    game = MultistageGame(MultistageRules(test_format="relabel"))
+    prompts = []
+
+    def says(prompt, sampling):
+        prompts.append(prompt)
+        return "3) == 6\nassert f(0) == 0\n```"
+
+    discriminator = player("discriminator", says, format=Letters(full=True))
+    suite = asyncio.run(game.attack(table.problem, discriminator, 0))
+    assert prompts[0].endswith("```python\nassert f(0) == 0\nassert f(")
+    assert suite.artifact == "```python\nassert f(3) == 6\nassert f(0) == 0\n```"
+    [record] = asyncio.run(game.judge_suites(table.problem, [suite.artifact], table.sandbox))
+    assert (record.emitted, record.repeated) == (2, 1), "the copy that the model itself wrote is counted"
 
 
 def test_a_suite_of_faults_never_reaches_the_sandbox(table):

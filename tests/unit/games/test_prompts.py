@@ -12,7 +12,7 @@ from sparring.core.problem import Problem
 from sparring.core.stages import REASONING_STAGES
 from sparring.embedded.model import build_tokenizer
 from sparring.games.multistage.game import MultistageGame
-from sparring.games.multistage.messages import attack, closing, example_test, go_on, solve
+from sparring.games.multistage.messages import attack, closing, example_test, go_on, solve, without_example
 from sparring.games.multistage.rules import MultistageRules
 from sparring.games.prompts import (
     END,
@@ -238,10 +238,8 @@ def test_the_discriminator_is_told_how_many_tests_and_in_which_form(chatml):
     strict = chatml.decode(suite(ChatFormat(chatml), 7))
     inputs = chatml.decode(suite(ChatFormat(chatml), 7, test_format="input_only"))
     assert "7 different tests" in strict
-    assert "assert total([1, 2]) == 2" in strict and strict.endswith("```python\nassert total([")
-    assert (
-        "total([1, 2])" in inputs and inputs.endswith("```python\ntotal([") and "assert total" not in inputs
-    )
+    assert "assert total([1, 2]) == 2" in strict and strict.endswith("\nassert total([")
+    assert inputs.endswith("```python\ntotal([1, 2])\ntotal([") and "assert total" not in inputs
 
 
 # ---------------------------------------------------------------------- fewer stages
@@ -355,6 +353,25 @@ def test_the_example_is_a_call_that_the_function_takes(signature, tests, example
     assert example_test(problem, with_value=True) == example
     call = example.removeprefix("assert ").partition(" == ")[0]
     assert example_test(problem, with_value=False) == call
+
+
+@pytest.mark.parametrize(
+    ("signature", "tests", "begins"),
+    [
+        ("def f(s, ch):", ("assert f('ab','a')=='b'",), "assert f('ab', 'a') == 'b'\nassert f('"),
+        ("def f(p):", ("assert f([(1, 2)]) == 3",), "assert f([(1, 2)]) == 3\nassert f([("),
+        ("def f(d):", ("assert f({'a': 1}) == 1",), "assert f({'a': 1}) == 1\nassert f({'"),
+        ("def f(x: int):", (), "assert f("),  # there is no example with a value
+        ("def f(tree):", (), "assert f("),
+    ],
+)
+def test_an_answer_begins_with_the_example_and_the_type_of_the_next_argument(signature, tests, begins):
+    problem = replace(PROBLEM, function_signature=signature, baseline_tests=tests)
+    message = attack(problem, MultistageRules(test_format="relabel"))
+    assert message.begins == f"```python\n{begins}"
+    opening = begins.split("\n")[-1]
+    assert without_example(message.begins + "1)", message.begins) == f"```python\n{opening}1)"
+    assert without_example("assert f(1)", message.begins) == "assert f(1)", "another prompt format"
 
 
 # ---------------------------------------------------------------------- tokenizers as they are published
