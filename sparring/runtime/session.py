@@ -42,6 +42,7 @@ from sparring.tracking.progress import Display, display, say
 from sparring.tracking.run_log import LOG, harmless, run_log
 from sparring.tracking.run_record import cpu_model, readable, versions
 from sparring.tracking.solutions import SolutionDatabase
+from sparring.tracking.step_time import StepTime
 from sparring.tracking.trace import Trace
 from sparring.tracking.writers import TrackedRun, Writers, open_writers
 
@@ -92,6 +93,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
                 clock=clock,
                 credit={role: credit_of(config, role) for role in config.policies},
                 divergence=Divergence(config.stop, config.policies, tuple(config.seats)),
+                step_time=StepTime(config.sandbox.slots),
                 evaluations=evaluations,
                 recorder=Recorder(config, start, tokenizers, evaluations.shown, show, clock),
                 memory=ShownPrograms(config, start),
@@ -236,6 +238,7 @@ class Session:
     credit: Mapping[str, Credit]
     """Credit assignment by policy."""
     divergence: Divergence
+    step_time: StepTime
     evaluations: Evaluations
     recorder: Recorder
     memory: "ShownPrograms"
@@ -356,6 +359,8 @@ class Session:
             SparringError: the run has diverged (stop.*); a checkpoint was saved before
         """
         step, last = assignment.step, self.parts.scheduler.is_last_of_stage(assignment.step)
+        if told := self.step_time.add(row["seconds"]):
+            self.display.say(told)
         row |= self.opponents.played(assignment, episodes)
         self.memory.keep(step, episodes)
         scores = self._evaluated(step, last)
