@@ -16,7 +16,7 @@ FIXED = ("reference", "empty")
 OWN_TESTS = "baseline"
 """The value of --discriminator that names no model: the problems' own tests."""
 _OF_PROGRAMS = ("samples", "stages", "ablate", "answer_format")
-_OF_SUITES = ("suites", "mutants", "test_format", "max_tests")
+_OF_SUITES = ("suites", "mutants", "test_format", "max_tests", "programs")
 _OF_MODELS = ("shown_tests", "engine", "dtype", "device", "max_tokens", "max_model_len")
 
 
@@ -61,6 +61,9 @@ class EvaluateOptions(ModelOptions):
     """Format of a discriminator's tests (game.test_format). Default: that of the checkpoint's run, or relabel."""
     max_tests: int | None = Field(None, ge=1)
     """Largest number of tests in a discriminator's suite (game.max_tests). Default: that of the checkpoint's run, or 8."""
+    programs: Path | None = None
+    """JSON file of an evaluation of the same data set with --policy, --samples and --json: the discriminator's tests choose
+    among its sampled programs."""
     model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m sparring evaluate"}
 
     @model_validator(mode="after")
@@ -79,7 +82,8 @@ class EvaluateOptions(ModelOptions):
             self.refuse_changed((*_OF_MODELS, *_OF_PROGRAMS), f"with --policy {self.policy}")
         if self.discriminator == OWN_TESTS:
             self.refuse_changed(
-                (*_OF_MODELS, "suites", "test_format", "max_tests"), f"with --discriminator {OWN_TESTS}"
+                (*_OF_MODELS, "suites", "test_format", "max_tests", "programs"),
+                f"with --discriminator {OWN_TESTS}",
             )
         if not self.samples:
             self.refuse_changed(("temperature", "top_p", "top_k", "pass_at"), "without --samples")

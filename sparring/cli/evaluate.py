@@ -38,6 +38,7 @@ from sparring.core.seeding import derive_seed
 from sparring.core.verdict import Limits, Status
 from sparring.embedded.problems import embedded_problems
 from sparring.embedded.settings import WarmStartSettings
+from sparring.evaluation.best_of import choice_scores, sampled_programs
 from sparring.evaluation.coverage import Coverage, coverage
 from sparring.evaluation.mutants import mutants, non_equivalent, seeded_bugs
 from sparring.evaluation.near_inputs import near_inputs
@@ -192,6 +193,8 @@ async def _judged_report(
     report["scores"]["cut_off"] = sum(t.is_cut_off for (t,) in attempts[0].values())
     for i, (program,) in greedy.items():
         report["tasks"][i]["program"] = program.program
+    for i, found in (sampled[0] if sampled else {}).items():
+        report["tasks"][i]["samples"] = [{"program": p.program, "test_rate": p.test_rate} for p in found]
     return report
 
 
@@ -248,6 +251,7 @@ async def suites_report(
     they cover of the reference. Of a problem without tests all mutants count, since nothing tells which of them are bugs.
     """
     _need_references(settings, problems)
+    sampled = sampled_programs(settings.programs, problems) if settings.programs else {}
     style, max_tokens = model.style(), settings.max_tokens or model.max_tokens
     rules = game.rules.model_dump(mode="json")
 
@@ -285,6 +289,8 @@ async def suites_report(
     covered = [of_suite for _, _, of_problem in found for of_suite in of_problem if of_suite is not None]
     scores["line_coverage"] = mean_of(of_suite.lines for of_suite in covered)
     scores["branch_coverage"] = mean_of(of_suite.branches for of_suite in covered)
+    if sampled:
+        scores |= await choice_scores(problems, suites, sampled, game, sandbox, settings.shown_tests)
     scores["cut_off"] = sum(cut)
     tasks = {
         p.id: {**asdict(discriminator_scores(records)), "bugs": bugs, "cut_off": ends, "suites": list(of)}

@@ -66,7 +66,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_model_writes_programs(raw_model: Path, tmp_path: Path) -> None:
+def test_a_model_writes_programs_and_chooses_among_them_by_suites(raw_model: Path, tmp_path: Path) -> None:
     done = run(
         "-m", "sparring", "evaluate", "--dataset", "embedded", "--problems", 2, "--policy", raw_model,
         "--engine", "transformers", "--max-tokens", 12, "--samples", 2, "--pass-at", 2,
@@ -77,15 +77,14 @@ def test_a_model_writes_programs(raw_model: Path, tmp_path: Path) -> None:
     assert (report["problems"], report["stages"]) == (2, "all")
     assert report["scores"].keys() >= {"generator_pass_rate", "pass_at_2", "cut_off"}
     assert "2 problems of embedded" in done.stdout and not done.stderr.strip()
-
-
-def test_a_model_writes_suites(raw_model: Path) -> None:
     done = run(
         "-m", "sparring", "evaluate", "--dataset", "embedded", "--problems", 1, "--discriminator", raw_model,
         "--engine", "transformers", "--max-tokens", 12, "--suites", 2, "--mutants", 3,
+        "--programs", tmp_path / "out.json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "mutant kill rate" in done.stdout and "false kill rate" in done.stdout
+    assert "best of 2 by 1 suites" in done.stdout and "best of 2 by 2 suites" in done.stdout
     assert not done.stderr.strip()
 
 
