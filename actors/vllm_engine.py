@@ -16,12 +16,16 @@ import itertools
 import logging
 import os
 import queue
+import shutil
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import torch
+from safetensors.torch import save_file
 
 os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")  # else it closes the log handlers of this process
 
@@ -40,6 +44,8 @@ _STEP = threading.Lock()
 """Lock that an engine of this process holds while it makes a step or loads weights."""
 _TRIES = 20
 """Number of attempts to put vLLM to sleep, within two seconds."""
+_SHARED, _ROOM_LEFT = Path("/dev/shm"), 64 << 20
+"""A file system in memory, and the bytes of it that are left to others."""
 _M_ARENA_MAX = -8
 """The constant M_ARENA_MAX of glibc's malloc.h."""
 
@@ -135,6 +141,8 @@ class VllmEngine:
         """
         self.max_model_len = settings.max_model_len
         self._sleeps = bool(settings.sleep)
+        self._in_processes = settings.tensor_parallel > 1
+        """Whether vLLM's workers are processes of their own."""
         self._asleep: set[str] = set()
         """The kinds of memory that vLLM has given back, by vLLM's names."""
         self._ids = itertools.count()
@@ -180,6 +188,18 @@ class VllmEngine:
         uses vLLM's global variables, too."""
         with _STEP:
             return all(self._llm.collective_rpc(method, args=arguments))
+
+    def reload(self, tensors: Mapping[str, torch.Tensor], digest: int) -> bool:
+        """Loads tensors in all workers (vllm_worker.Weights.reload). Must be called on the engine's thread."""
+        if not self._in_processes:
+            return self.call("reload", tensors, digest)
+        # vLLM would send all bytes to each worker through a socket; a file in shared memory is mapped by all of them
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        shared = _SHARED if _SHARED.is_dir() and shutil.disk_usage(_SHARED).free > size + _ROOM_LEFT else None
+        with tempfile.TemporaryDirectory(prefix="sparring-weights-", dir=shared) as directory:
+            file = f"{directory}/weights.safetensors"
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
+            return self.call("reload", file, digest)
 
     async def sleep(self) -> None:
         """Gives the GPU memory back until it is needed again. Requests in flight are cancelled."""

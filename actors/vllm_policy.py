@@ -102,7 +102,7 @@ class VllmPolicy:
 
         def reload(_: str) -> bool:
             self._engine.wake("weights")  # the cache, which takes more memory, is woken with the next request
-            loaded = self._engine.call("reload", tensors, update.digest)
+            loaded = self._engine.reload(tensors, update.digest)
             self._engine.renew(update.version)
             return loaded
 

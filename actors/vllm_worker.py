@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
 
 class Weights:
@@ -15,16 +16,19 @@ class Weights:
     _last: tuple[int | list[int], list[list[int]]] | None = None
     """A digest of the tensors that were given last, and the `bits` of the model's parameters afterwards, on each GPU."""
 
-    def reload(self, tensors: Mapping[str, torch.Tensor], digest: int) -> bool:
+    def reload(self, tensors: Mapping[str, torch.Tensor] | str, digest: int) -> bool:
         """Loads tensors in place. Their names are Hugging Face's, their dtype is the engine's.
 
         Args:
+            tensors: by name, or the path of a safetensors file.
             digest: digest of the tensors.
 
         Returns:
             False if the tensors differ from those of the last call and the model has not changed: in bfloat16 the probe
             would hardly show it.
         """
+        if isinstance(tensors, str):
+            tensors = load_file(tensors)
         self.reload_weights(weights_iterator=iter(tensors.items()))
         model = self.model_runner.get_model()
         _rebuild_tied_head(model)
