@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 
 from learners.checkpoints import ADAPTER, STATE, CheckpointError, base_of
-from learners.files import write_model
+from learners.files import save_tensors, write_model
 from learners.models import buffers_of, load_model
 from learners.settings import LoraSettings
 from learners.tuning import LoraTuning, merged, quantisation
@@ -40,7 +39,7 @@ def save_adapter(policy: LoraTuning, directory: Path) -> None:
         task_type="CAUSAL_LM",
         inference_mode=True,
     ).save_pretrained(str(directory))
-    save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
+    save_tensors(tensors, directory / WEIGHTS)
 
 
 def write_merged(adapter: Path, directory: Path, dtype: str) -> None:

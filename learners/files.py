@@ -5,9 +5,11 @@ A model that is to be sharded is created without memory (on torch's meta device)
 ever holds more than its own shards and the tensors that it is reading.
 """
 
+import errno
 import json
 import logging
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 from torch.distributed.checkpoint import HuggingFaceStorageReader
@@ -120,6 +123,16 @@ def fill(module: nn.Module, model: PreTrainedModel, world: WorkerGroup) -> None:
 
 
 # ---------------------------------------------------------------------- write
+def save_tensors(tensors: dict[str, torch.Tensor], file: Path) -> None:
+    """Writes a safetensors file. Raises OSError."""
+    try:
+        save_file(tensors, file, metadata={"format": "pt"})
+    except SafetensorError as error:  # of a full disk, too
+        full = os.strerror(errno.ENOSPC)
+        number, reason = (errno.ENOSPC, full) if full in str(error) else (errno.EIO, str(error))
+        raise OSError(number, reason, str(file)) from error
+
+
 def write_model(model: PreTrainedModel, tensors: Iterable[tuple[str, torch.Tensor]], directory: Path) -> None:
     """Writes a plain model with these tensors, of which at most FILE_BYTES are in memory at a time."""
     config = model.config
@@ -132,7 +145,7 @@ def write_model(model: PreTrainedModel, tensors: Iterable[tuple[str, torch.Tenso
         write_generation(model.generation_config, directory)
     names, total = [], 0
     for part in _parts(tensors):
-        save_file(part, directory / f"{len(names)}.safetensors", metadata={"format": "pt"})
+        save_tensors(part, directory / f"{len(names)}.safetensors")
         names.append(list(part))
         total += sum(tensor.nbytes for tensor in part.values())
     stem, suffix = WEIGHTS_FILE.split(".")

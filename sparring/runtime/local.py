@@ -3,6 +3,7 @@ all."""
 
 import asyncio
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -29,6 +30,9 @@ from sparring.runtime.parts import Learning, Parts, Start
 from sparring.runtime.placement import learner_groups
 from sparring.runtime.weight_files import read_weights, write_weights
 
+_SAVING = ".saving-"
+"""Prefix of the directories of checkpoints that are being written."""
+
 
 class LocalRollouts:
     def __init__(self, loop: asyncio.Runner, runner: EpisodeRunner) -> None:
@@ -53,8 +57,8 @@ class LocalRollouts:
 
 
 class LocalLearner:
-    def __init__(self, learner: Learner, spec: LearnerSpec) -> None:
-        self._learner, self._spec = learner, spec
+    def __init__(self, learner: Learner, spec: LearnerSpec, run_directory: Path) -> None:
+        self._learner, self._spec, self._directory = learner, spec, run_directory
 
     @property
     def version(self) -> int:
@@ -69,7 +73,8 @@ class LocalLearner:
 
     def save(self) -> AbstractContextManager[Path]:
         """Starts to save at once; entering the context waits until everything is written."""
-        directory = tempfile.TemporaryDirectory()
+        # beside the checkpoints, which link to these files; in many systems /tmp is small, or in memory
+        directory = tempfile.TemporaryDirectory(prefix=_SAVING, dir=self._directory)
         return _written(directory, begin_save(self._learner, Path(directory.name)))
 
 
@@ -93,11 +98,13 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
     ):
         rollouts = LocalRollouts(loop, build_runner(config, start.models, sandbox))
         try:
+            for left in start.run_directory.glob(f"{_SAVING}*"):  # by a process that was killed
+                shutil.rmtree(left)
             specs = learner_specs(config, start)
             learners = {}
             for roles in learner_groups(config):
                 for role, learner in _build({role: specs[role] for role in roles}).items():
-                    learners[role] = LocalLearner(learner, specs[role])
+                    learners[role] = LocalLearner(learner, specs[role], start.run_directory)
                     if start.checkpoint is not None:
                         rollouts.publish(role, learners[role].current_weights())
             yield Parts(

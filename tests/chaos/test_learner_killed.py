@@ -1,6 +1,7 @@
 """Learners on Ray Train whose worker is killed -9, whose batches are bad, whose disk is full."""
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -17,11 +18,13 @@ from typing import Any
 
 import pytest
 import ray
+import torch
 from ray.exceptions import RayError
 from safetensors.torch import load_file
 
 from learners import checkpoints, train_loop
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
+from learners.files import save_tensors
 from learners.mailbox import LearnerFailed
 from learners.schedule import Constant
 from learners.settings import LearnerSettings, LoraSettings
@@ -311,6 +314,13 @@ def test_a_full_disk_leaves_the_checkpoint_before(
     assert [p.name for p in store.root.iterdir()] == ["step_000001"], "what was half written is gone"
     store.save(2, policies(150_000), tokenizers, {"step": 2, "parts": {}})  # once there is room
     assert read_checkpoint(store.latest())["step"] == 2
+
+
+def test_weights_for_which_there_is_no_room_name_the_file(small_disk: Path) -> None:
+    with pytest.raises(OSError, match="No space left on device") as failure:
+        save_tensors({"weight": torch.zeros(1 << 20)}, small_disk / "model.safetensors")
+    assert failure.value.errno == errno.ENOSPC
+    assert failure.value.filename == str(small_disk / "model.safetensors")
 
 
 @pytest.mark.slow  # what the test above shows, with a Ray Train run around it
