@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 KINDS_OF := sparring/core docker sandbox_workers tests/attacks tests/honest tests/conftest.py tests/sandboxes.py
 KINDS_HASH := git ls-files -z $(KINDS_OF) | xargs -0 sha256sum | sha256sum
 
-.PHONY: help run test test-slow test-nightly test-kinds kinds-unchanged test-all coverage check site bench experiments tables engine image images setup .bench
+.PHONY: help run test test-slow test-nightly test-kinds kinds-unchanged test-all coverage check site bench gpu-check experiments tables engine image images setup .bench
 
 # `make` alone starts nothing: it prints the lines at the top of this file.
 help:
@@ -77,6 +77,10 @@ site: setup
 bench: setup
 	-@$(MAKE) --no-print-directory .bench
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# On a machine with a GPU, in ten minutes: ARGS="--model DIR --json gpu.json" (docs/hardware.md).
+gpu-check: setup
+	$(BIN)/python -m benchmarks.gpu_check $(ARGS)
 
 # All of benchmarks/experiments, those of hours, too; runs that are finished are not run again.
 experiments: setup
