@@ -80,6 +80,9 @@ BENCHMARKS = {
             "learners/weights.py",
         ),
     ),
+    "gpu_check": Benchmark(
+        module="gpu_check", speaks_of=("actors", "learners", "sparring/runtime"), hours=True
+    ),
     "learner": Benchmark(module="learner", speaks_of=("learners", "sparring/core/batch.py")),
     "trl_parity": Benchmark(module="trl_parity", speaks_of=("learners", "sparring/core/batch.py")),
     "verl_parity": Benchmark(module="verl_parity", speaks_of=("learners", "sparring/core/batch.py")),

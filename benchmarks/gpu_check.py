@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--model", required=True, help="directory, GGUF file or hub id")
+    parser.add_argument("--model", default="smollm2", help="directory, GGUF file or hub id")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--seconds", type=int, default=570, help="time for all parts")
     parser.add_argument("--parts", nargs="+", help="names of parts; default: all")
@@ -52,6 +52,8 @@ def main() -> None:
         "--peak-tflops", type=float, default=989, help="of the GPU in bfloat16, dense; an H100"
     )
     options = parser.parse_args()
+    if options.quick:
+        options.device, options.parts = "cpu", ["plan", "learner_embedded_full"]
     end = time.monotonic() + options.seconds
     figures: dict[str, Any] = {"device": options.device}
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:

@@ -194,7 +194,9 @@ def test_scores_by_hand(dataset, scripted, tmp_path):
     }
     assert report.keys() == REPORT | {"stages", "max_tokens", "failing_references"} and len(set(seeds)) == 8
     assert report["pass_rates"] == {"a": 0.5, "b": 0.0}
+    samples = report["tasks"]["b"].pop("samples")
     assert report["tasks"]["b"] == {"test_rate": 0.5, "status": "WRONG_ANSWER", "program": HALF}
+    assert samples == [{"program": WRONG, "test_rate": 0.0}] * 4
     train = load_problems(dataset)
     assert [p.id for p in _learnable(train, tmp_path / "rates.json")] == ["a"]
 
