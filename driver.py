@@ -42,8 +42,8 @@ def main(arguments: Sequence[str]) -> None:
 def train(session: Session) -> None:
     """Runs training steps until the curriculum ends.
 
-    A step plays episodes, updates the policies that learn, syncs their new weights to the engines, reports the results
-    to the curriculum, and then evaluates and saves if that is due.
+    A step plays episodes with the newest weights, updates the policies that learn, reports the results to the curriculum,
+    and then evaluates and saves if that is due.
     """
     config, parts, show, clock = session.config, session.parts, session.display, session.clock
     session.evaluate_start()
@@ -51,8 +51,9 @@ def train(session: Session) -> None:
     for assignment, playing in session.steps():
         step = assignment.step
         result = playing()
-        judging = seconds_of("sandbox", result.spans, since=clock.last)
-        clock.split({"sandbox": judging}, "rollout", result.spans)
+        publishing = seconds_of("publish", result.spans, since=clock.last)
+        judging = seconds_of("sandbox", result.spans, since=clock.last + publishing)
+        clock.split({"publish": publishing, "sandbox": judging}, "rollout", result.spans)
         require_some_judged(step, result.episodes)
         row = {"step": step, "stage": assignment.stage, "phase": str(assignment.phase)}
         row |= episode_metrics(config.seats, result)
@@ -71,12 +72,9 @@ def train(session: Session) -> None:
                 batch = BatchSpec(step=version, samples=samples, temperature=config.temperature, seed=seed)
                 updates[role] = parts.learners[role].begin(batch)
             for role, learning in updates.items():
-                metrics, weights = learning()
-                clock.lap("learn")
-                receipts = parts.rollouts.publish(role, weights)
-                clock.lap("publish")
+                metrics, session.weights[role] = learning()
                 row[role] |= dict(metrics)
-                row[role]["probe_difference"] = max(r.probe_difference for r in receipts)
+                clock.lap("learn")
         parts.scheduler.observe(step, best_programs(result.episodes), mistakes(result.episodes))
         row |= {"sandbox": result.sandbox, "played_again": result.played_again, "replaced": result.replaced}
         clock.lap("records")

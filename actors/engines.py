@@ -3,27 +3,18 @@
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import ray
 from ray.exceptions import ActorUnavailableError
-from ray.util.metrics import Histogram
 
+from actors.loading import LocalPolicy
 from actors.watching import HEALTH, REPLACEMENTS
 from sparring.core.episode import Completion
-from sparring.core.interfaces import EngineFailure, Policy, Sampling
-from sparring.core.weights import PublishReceipt, WeightUpdate, check_receipt, joined
-
-
-def publish_seconds() -> Histogram:
-    return Histogram(
-        "sparring_publish_seconds",
-        "Seconds from the call to the proof that the new weights act.",
-        [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
-        ("actor", "policy"),
-    )
+from sparring.core.interfaces import EngineFailure, Sampling
+from sparring.core.weights import PublishReceipt, Weights
 
 
 @contextlib.contextmanager
@@ -40,27 +31,19 @@ def warnings_heard() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-class EngineRestarted(EngineFailure):
-    """Ray has restarted the engine after its process ended: it has the weights that the run started with."""
-
-
 class EngineShell:
-    """An async Ray actor with one engine, which serves all rollout actors. If its process ends, Ray restarts it; it then
-    generates nothing until the driver has published the current weights to it and called `go_on`."""
+    """An async Ray actor with one engine, which serves all rollout actors. If its process ends, Ray restarts it; a policy then
+    generates nothing until a rollout actor has asked it to load weights."""
 
-    def __init__(
-        self, build: Callable[[], Mapping[str, Policy]], tolerances: Mapping[str, float], name: str
-    ) -> None:
-        """tolerances: by policy, the tolerance of the probe (`probe_tolerance` of the engine settings)."""
-        self._tolerances, self._name = tolerances, name
+    def __init__(self, build: Callable[[], Mapping[str, LocalPolicy]], name: str) -> None:
         with warnings_heard() as self._warnings:
             self._policies = build()
-        self._publish_seconds = publish_seconds()
+        self._name = name
         self._failure: str | None = None
         """The message of the error that ended the engine."""
-        self._up_to_date = asyncio.Event()
-        if not ray.is_initialized() or not ray.get_runtime_context().was_current_actor_reconstructed:
-            self._up_to_date.set()
+        restarted = ray.is_initialized() and ray.get_runtime_context().was_current_actor_reconstructed
+        self._outdated = set(self._policies) if restarted else set[str]()
+        """Policies whose weights may not be those that requests are being played with."""
 
     def __repr__(self) -> str:
         """Returns the actor's name in Ray's dashboard."""
@@ -72,42 +55,34 @@ class EngineShell:
 
     @ray.method(concurrency_group="health")
     async def alive(self) -> None:
-        """Returns at once, also while completions are generated. Raises EngineFailure if the engine has ended, EngineRestarted if
-        the engine waits for `go_on`."""
-        self._require_going()
-        if not self._up_to_date.is_set():
-            raise EngineRestarted("its process ended, and Ray began it anew")
-
-    async def go_on(self) -> None:
-        self._up_to_date.set()
-
-    async def generate(self, policy: str, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        await self._up_to_date.wait()
-        self._require_going()
-        with self._noting_its_end():
-            return await self._policies[policy].generate(prompt_tokens, sampling)
-
-    def _require_going(self) -> None:
+        """Returns at once, also while completions are generated. Raises EngineFailure if the engine has ended."""
         if self._failure is not None:
             raise EngineFailure(self._failure)
 
+    async def generate(self, policy: str, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
+        """Generates one completion. Raises EngineFailure if the engine has ended, or has restarted and not loaded weights."""
+        if policy in self._outdated:
+            raise EngineFailure("Ray has restarted its process, and its weights are not loaded yet")
+        with self._noting_its_end():
+            return await self._policies[policy].generate(prompt_tokens, sampling)
+
+    async def load(self, policy: str, weights: Weights | None, order: int) -> PublishReceipt | None:
+        """See RolloutPolicy.load. The first of the rollout actors that name new weights has them loaded for all."""
+        with self._noting_its_end():
+            receipt = await self._policies[policy].load(weights, order)
+        self._outdated.discard(policy)
+        return receipt
+
     @contextlib.contextmanager
     def _noting_its_end(self) -> Iterator[None]:
+        """Raises EngineFailure if the engine has ended, now or before."""
+        if self._failure is not None:
+            raise EngineFailure(self._failure)
         try:
             yield
         except EngineFailure as error:
             self._failure = str(error)
             raise
-
-    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
-        """Replaces the policy's weights and verifies them. Raises PublishError."""
-        began = time.perf_counter()
-        update = joined(update, await asyncio.gather(*update.parts))
-        with self._noting_its_end():
-            receipt = await self._policies[policy].load_weights(update)
-        check_receipt(update, receipt, self._tolerances[policy])
-        self._publish_seconds.observe(time.perf_counter() - began, {"actor": repr(self), "policy": policy})
-        return receipt
 
     async def close(self) -> None:
         for policy in self._policies.values():
@@ -120,10 +95,14 @@ AGAIN_S = 1.0
 
 
 class RemotePolicy:
-    """A policy on an engine in a separate actor. The driver publishes weights to that actor and closes it."""
+    """A policy on an engine in a separate actor, which the driver watches and closes. If the engine ends during a call, the
+    call is repeated until the engine has been restarted, and has loaded the weights that it was last asked to load. Calls
+    raise RayActorError if the engine will not come back."""
 
     def __init__(self, name: str, engine: Any) -> None:
         self._name, self._engine, self._version = name, engine, 0
+        self._wanted: tuple[Weights | None, int] = (None, 0)
+        """The arguments of the last `load`."""
 
     @property
     def version(self) -> int:
@@ -131,19 +110,22 @@ class RemotePolicy:
         return self._version
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Generates a completion. If the engine ends meanwhile, the call is repeated until the driver has had it restarted.
-        Raises RayActorError if the engine will not come back."""
-        while True:
-            try:
-                completion = await self._engine.generate.remote(self._name, list(prompt_tokens), sampling)
-            except (ActorUnavailableError, EngineFailure):
-                await asyncio.sleep(AGAIN_S)
-                continue
-            self._version = completion.version
-            return completion
+        completion = await self._answer("generate", list(prompt_tokens), sampling)
+        self._version = completion.version
+        return completion
 
-    async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
-        return await self._engine.publish.remote(self._name, update)
+    async def load(self, weights: Weights | None, order: int) -> PublishReceipt | None:
+        """See RolloutPolicy.load."""
+        self._wanted = max((weights, order), self._wanted, key=itemgetter(1))
+        return await self._answer("load", weights, order)
+
+    async def _answer(self, method: str, *arguments: Any) -> Any:
+        while True:
+            with contextlib.suppress(ActorUnavailableError, EngineFailure):
+                return await getattr(self._engine, method).remote(self._name, *arguments)
+            await asyncio.sleep(AGAIN_S)
+            with contextlib.suppress(ActorUnavailableError, EngineFailure):
+                await self._engine.load.remote(self._name, *self._wanted)
 
     async def sleep(self) -> None:
         """Does nothing: no learner shares the engine's GPUs."""

@@ -7,32 +7,30 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+from actors.loading import RolloutPolicy
 from actors.rows import episode_rows
 from sparring.core.batch import Transcript, transcript_of
 from sparring.core.episode import Completion, Episode
-from sparring.core.interfaces import Game, Player, Policy, PromptFormat, Sampling, Sandbox
+from sparring.core.interfaces import Actor, Game, Player, PromptFormat, Sampling, Sandbox
 from sparring.core.play import GENERATOR, PLAY, PlayProgress, PlayRequest, PlayResult, usage_of
 from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
 from sparring.core.tracing import BusyTimer
 from sparring.core.verdict import Limits, Test, Verdict
-from sparring.core.weights import PublishReceipt, WeightUpdate, check_receipt
+from sparring.core.weights import PublishReceipt
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyClient:
     """A policy for a whole run, with its prompt format, decoder and limits."""
 
-    policy: Policy
+    engines: Sequence[RolloutPolicy]
+    """The policy on each of its engines. Each problem is assigned to one engine, so that its attempts share a prefix cache."""
     format: PromptFormat
     decode: Callable[[Sequence[int]], str]
     """Decodes all tokens, special ones included, for episodes.jsonl."""
     max_tokens: int
     """Maximum number of tokens per turn."""
-    probe_tolerance: float
-    more: tuple[Policy, ...] = ()
-    """The same policy on further engines. Each problem is assigned to one engine, so that its attempts share a prefix
-    cache."""
 
 
 class EpisodeRunner:
@@ -61,8 +59,8 @@ class EpisodeRunner:
     async def play(
         self, request: PlayRequest, heard: Callable[[PlayProgress], None] = lambda progress: None
     ) -> tuple[PlayResult, list[Transcript]]:
-        """Plays all problems of the request at once. Raises what a policy raises; a sandbox failure only leaves trajectories
-        without reward.
+        """Plays all problems of the request at once, after the engines have loaded its weights. Raises PublishError, and what
+        a policy raises; a sandbox failure only leaves trajectories without reward.
 
         Args:
             heard: is called with the progress after each completion.
@@ -71,14 +69,22 @@ class EpisodeRunner:
             The result and, if the request is for training, the transcripts of all trajectories.
         """
         PLAY.set(object())
-        occupancy, counter = BusyTimer("generate", "sandbox"), _Counter(self._expected(request), heard)
+        occupancy = BusyTimer("generate", "sandbox", "publish")
+        with occupancy.working("publish"):
+            receipts = {role: await self._load(role, request) for role in self._speakers}
+        counter = _Counter(self._expected(request), heard)
         episodes = await asyncio.gather(
             *(
                 self._play_one(request, problem, self._index + i, occupancy, counter)
                 for i, problem in enumerate(request.problems)
             )
         )
-        result = PlayResult(episodes=list(episodes), sandbox=self._sandbox.stats(), spans=occupancy.spans())
+        result = PlayResult(
+            episodes=list(episodes),
+            sandbox=self._sandbox.stats(),
+            spans=occupancy.spans(),
+            receipts={role: of_engines for role, of_engines in receipts.items() if of_engines},
+        )
         if request.recorded is None:
             return result, []
         transcripts = [transcript_of(t) for e in episodes for t in e.trajectories]
@@ -109,20 +115,21 @@ class EpisodeRunner:
             for episode in episodes
         ]
 
-    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
-        """Replaces a policy's weights in place and verifies them. Raises PublishError."""
-        speaker = self._speakers[policy]
-        receipt = await speaker.policy.load_weights(update)
-        check_receipt(update, receipt, speaker.probe_tolerance)
-        return receipt
+    async def _load(self, policy: str, request: PlayRequest) -> list[PublishReceipt]:
+        weights, engines = request.weights.get(policy), self._speakers[policy].engines
+        receipts = await asyncio.gather(*(engine.load(weights, request.order) for engine in engines))
+        return [receipt for receipt in receipts if receipt is not None]
 
     async def sleep(self) -> None:
-        for speaker in self._speakers.values():
-            await speaker.policy.sleep()
+        for engine in self._engines():
+            await engine.sleep()
 
     async def close(self) -> None:
-        for speaker in self._speakers.values():
-            await speaker.policy.close()
+        for engine in self._engines():
+            await engine.close()
+
+    def _engines(self) -> list[RolloutPolicy]:
+        return [engine for speaker in self._speakers.values() for engine in speaker.engines]
 
     async def _play_one(
         self, request: PlayRequest, problem: Problem, turn: int, occupancy: BusyTimer, counter: "_Counter"
@@ -130,10 +137,10 @@ class EpisodeRunner:
         players = {}
         for name, role in self._seats.items():
             speaker = self._speakers[role]
-            engines = (speaker.policy, *speaker.more)
+            engine = speaker.engines[turn % len(speaker.engines)]
             players[name] = Player(
                 name=name,
-                policy=_TimedPolicy(engines[turn % len(engines)], occupancy, counter),
+                policy=_TimedPolicy(engine, occupancy, counter),
                 format=speaker.format,
                 attempts=request.attempts[name],
                 temperature=request.temperatures[name],
@@ -166,7 +173,7 @@ class _Counter:
 
 
 class _TimedPolicy:
-    def __init__(self, policy: Policy, occupancy: BusyTimer, counter: _Counter) -> None:
+    def __init__(self, policy: Actor, occupancy: BusyTimer, counter: _Counter) -> None:
         self._policy, self._occupancy, self._counter = policy, occupancy, counter
 
     @property

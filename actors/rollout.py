@@ -1,6 +1,5 @@
 """The rollout actor, a Ray actor around EpisodeRunner, and the driver's handle on all rollout actors."""
 
-import asyncio
 import contextlib
 import logging
 import time
@@ -8,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import ray
@@ -18,7 +18,7 @@ from ray.exceptions import (
 )
 from ray.util.metrics import Gauge
 
-from actors.engines import AGAIN_S, EngineRestarted, publish_seconds, warnings_heard
+from actors.engines import AGAIN_S, warnings_heard
 from actors.episodes import EpisodeRunner
 from actors.watching import (
     CLOSE_S,
@@ -32,6 +32,7 @@ from actors.watching import (
     answer,
     end,
     require_alive,
+    restarts,
 )
 from sparring.core.arrays import sealed
 from sparring.core.endings import in_words, killed_for_memory
@@ -39,7 +40,6 @@ from sparring.core.errors import OutOfMemory, RunFailed
 from sparring.core.interfaces import EngineFailure
 from sparring.core.play import PlayProgress, PlayRequest, PlayResult, Usage
 from sparring.core.problem import Problem
-from sparring.core.weights import PublishReceipt, WeightUpdate, joined
 
 log = logging.getLogger(__name__)
 # A process whose engines run on a CPU uses one thread and compiles nothing lazily.
@@ -69,7 +69,6 @@ class RolloutShell:
         self._in_flight = Gauge(
             "sparring_problems_in_flight", "Problems whose episodes are being played.", ("actor",)
         )
-        self._publish_seconds = publish_seconds()
 
     def __repr__(self) -> str:
         """Returns the actor's name in Ray's dashboard."""
@@ -108,12 +107,6 @@ class RolloutShell:
         self._playing += change
         self._in_flight.set(self._playing, {"actor": repr(self)})
 
-    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
-        began = time.perf_counter()
-        receipt = await self._runner.publish(policy, joined(update, await asyncio.gather(*update.parts)))
-        self._publish_seconds.observe(time.perf_counter() - began, {"actor": repr(self), "policy": policy})
-        return receipt
-
     async def close(self) -> None:
         await self._runner.close()
 
@@ -151,10 +144,9 @@ class RayRollouts:
     """The driver's handle on all rollout actors. All attempts at a problem are played by one actor, so that they share its
     prefix cache.
 
-    If an actor dies, no longer answers, or its engine ends, it is replaced by a new actor with the weights that were
-    published last. The new actor plays the unfinished shares of the old one again, with the same episodes as a result if the
-    engine is exact. If an engine in a separate actor ends or no longer answers, Ray restarts it and this class publishes its
-    weights again; the rollout actors then repeat their calls to the engine.
+    If an actor dies, no longer answers, or its engine ends, it is replaced by a new actor, which plays the unfinished shares of
+    the old one again. Requests name their weights and their seeds, so the result has the same episodes if the engine is exact.
+    If an engine in a separate actor ends or no longer answers, Ray restarts it, and the rollout actors repeat their calls.
     """
 
     def __init__(
@@ -178,12 +170,9 @@ class RayRollouts:
         self.heard: Callable[[PlayProgress], None] = lambda progress: None
         self.actors, self._said = [], set[str]()
         self._replaced = [0] * len(options)
-        self._mended: Counter[Any] = Counter()
-        """How often each separate engine was lost."""
         self._open: list[_Share] = []
         """Shares whose result has not been fetched yet."""
-        self._published: dict[str, Any] = {}
-        """Reference to the last weight update of each policy."""
+        self._orders = count()
         self._counts: dict[Any, Mapping[str, float]] = {}
         """Counters of each actor's sandbox client since the actor's start; lost actors are included."""
         for index in range(len(options)):
@@ -228,7 +217,7 @@ class RayRollouts:
             least = min(range(len(load)), key=load.__getitem__)
             dealt[least].append(problem)
             load[least] += 1
-        shares = []
+        request, shares = replace(request, order=next(self._orders)), []
         for index, problems in enumerate(dealt):
             if problems:
                 own, actor = replace(request, problems=tuple(problems)), self.actors[index]
@@ -282,6 +271,12 @@ class RayRollouts:
             episodes=sorted(episodes, key=lambda e: order[e.problem_id]),
             sandbox=dict(counted),
             played_again=sum(result.played_again for result in results.values()),
+            receipts={
+                policy: [
+                    receipt for result in results.values() for receipt in result.receipts.get(policy, ())
+                ]
+                for policy in request.weights
+            },
             usage=sum((result.usage for result in results.values()), Usage()),
             spans=[
                 (f"rollout {i}: {kind}", began, ended)
@@ -339,13 +334,10 @@ class RayRollouts:
         self.actors[index] = self._start(index)
 
     def _lost_again(self, index: int, why: Exception) -> Exception | None:
-        """Waits until a new actor is ready and has the weights that were published last. Returns None, or the error if the
-        new actor is lost, too. Raises RunFailed if it is not ready within START_S."""
-        actor = self.actors[index]
+        """Waits until a new actor is ready. Returns None, or the error if the new actor is lost, too. Raises RunFailed if it is
+        not ready within START_S."""
         try:
-            ray.get(actor.ready.remote(), timeout=START_S)
-            for policy in self._published.keys() - self.engines.keys():
-                answer(actor.publish.remote(policy, self._published[policy]), actor)
+            ray.get(self.actors[index].ready.remote(), timeout=START_S)
         except GetTimeoutError:
             raise RunFailed(
                 f"rollout actor {index} was lost ({in_words(why)}), and none could take its place within {START_S:g} s"
@@ -368,72 +360,38 @@ class RayRollouts:
         return bool(lost)
 
     def _mend(self, engine: Any, error: Exception) -> None:
-        """Waits until a lost engine has been restarted, and publishes the last weights to it. Raises RunFailed."""
-        self._mended[engine] += 1
+        """Has Ray restart a lost engine, and waits until it answers. Raises RunFailed."""
         policies = [policy for policy, engines in self.engines.items() if engine in engines]
-        name, times = f"the engine of the {' and the '.join(policies)}", self._mended[engine]
-        if times > REPLACEMENTS or isinstance(error, GONE):
-            raise _given_up(name, times, error)
-        log.warning("%s was lost (%s): it is begun anew", name, in_words(error))
-        killed = not isinstance(error, (ActorUnavailableError, EngineRestarted))
-        if killed:
-            end(engine, again=True)
+        name = f"the engine of the {' and the '.join(policies)}"
+        if not isinstance(error, GONE):
+            log.warning("%s was lost (%s): it is begun anew", name, in_words(error))
         try:
-            _wait_for_return(engine, killed)
-            for policy in policies:
-                if policy in self._published:
-                    ray.get(engine.publish.remote(policy, self._published[policy]), timeout=START_S)
-            ray.get(engine.go_on.remote(), timeout=START_S)
+            killed = not isinstance(
+                error, (ActorUnavailableError, *GONE)
+            )  # Ray restarts these by itself, or not at all
+            expected = restarts(engine) + killed
+            if killed:
+                end(engine, again=True)
+            _wait_for_return(engine, expected)
         except GetTimeoutError:
             raise RunFailed(
                 f"{name} was lost ({in_words(error)}), and has not come back within {START_S:g} s"
             ) from None
-        except GONE as died:
-            raise _given_up(name, times, died) from None
-        except _ENDED as again:
-            self._mend(engine, again)
-
-    def publish(self, policy: str, update: Any) -> list[PublishReceipt]:
-        """Publishes a policy's weights to all engines of the policy. update: a reference; each actor fetches the weights
-        itself. Raises RunFailed and PublishError."""
-        self._published[policy] = update
-        if policy not in self.engines:
-            return self._of_all(lambda actor: actor.publish.remote(policy, update))
-        sent = [(engine, engine.publish.remote(policy, update)) for engine in self.engines[policy]]
-        found = []
-        for engine, reference in sent:
-            for times in range(REPLACEMENTS + 1):
-                try:
-                    found.append(answer(reference, engine))
-                    break
-                except _ENDED as error:
-                    # an engine that is alive may have been restarted after the update was sent: try again once
-                    if not self._mend_engines() and times:
-                        raise RunFailed(
-                            f"an engine of the {policy} takes no weights: {in_words(error)}"
-                        ) from None
-                reference = engine.publish.remote(policy, update)
-        return found
+        except GONE:
+            raise _given_up(name, REPLACEMENTS + 1, error) from None
 
     def sleep(self) -> None:
-        if self._sleeps:
-            self._of_all(lambda actor: actor.sleep.remote())
-
-    def _of_all(self, call: Callable[[Any], Any]) -> list[Any]:
-        """Returns the results of call(actor) for all actors. If an actor is lost, its replacement is called. Raises
-        RunFailed."""
-        sent = [(actor, call(actor)) for actor in self.actors]
-        found = []
-        for index, (actor, reference) in enumerate(sent):
+        """Has all engines sleep. If an actor is lost, its replacement's engines sleep. Raises RunFailed."""
+        asked = [(actor, actor.sleep.remote()) for actor in self.actors if self._sleeps]
+        for index, (actor, reference) in enumerate(asked):
             while True:
                 try:
-                    found.append(answer(reference, actor))
+                    answer(reference, actor)
                     break
                 except _LOST as error:
                     self._lost(index, actor, error)
                 actor = self.actors[index]
-                reference = call(actor)
-        return found
+                reference = actor.sleep.remote()
 
     def close(self) -> None:
         """Closes all actors and engines. Those that do not close within CLOSE_S may hang, and are killed."""
@@ -472,31 +430,23 @@ def _works(share: _Share) -> bool:
     return True
 
 
-def _wait_for_return(engine: Any, killed: bool) -> None:
-    """Waits until an engine that Ray restarts answers again.
+def _wait_for_return(engine: Any, expected: int) -> None:
+    """Waits until an engine that Ray restarts answers again, be it that it has ended again.
 
     Args:
-        killed: whether the engine was killed. It is then sure to restart, and an ordinary answer still comes from the old
-            process.
+        expected: number of its restarts, before which its old process may still answer.
 
     Raises:
         GetTimeoutError: if it does not answer within START_S.
-        RayActorError: if it will not come back.
-        EngineFailure: if it was not killed, and its engine has ended.
+        ActorDiedError: if it will not come back; OutOfMemoryError likewise.
     """
     until = time.monotonic() + START_S
     while time.monotonic() < until:
-        try:
-            ray.get(engine.alive.remote(), timeout=START_S)
-            if not killed:
+        with contextlib.suppress(ActorUnavailableError):
+            with contextlib.suppress(EngineFailure):
+                ray.get(engine.alive.remote(), timeout=START_S)
+            if restarts(engine) >= expected:
                 return
-        except EngineRestarted:
-            return
-        except ActorUnavailableError:
-            pass
-        except EngineFailure:
-            if not killed:
-                raise
         time.sleep(AGAIN_S)
     raise GetTimeoutError
 

@@ -65,6 +65,11 @@ def require_alive(actors: Iterable[Any]) -> None:
         raise ActorHung(f"{asked[silent[0]]} has not answered for {SILENCE_S:g} s")
 
 
+def restarts(actor: Any) -> int:
+    """Returns how often Ray has restarted an actor."""
+    return int(actors(actor._actor_id.hex())["NumRestarts"])
+
+
 def end(actor: Any, *, again: bool = False) -> None:
     """Ends an actor that may hang. Ray only asks the actor's process to end, and takes it for ended if it cannot connect to
     it. The process would then stay for ever, with its CPUs and GPUs, so it is killed as well. again: whether Ray restarts

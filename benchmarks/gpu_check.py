@@ -152,9 +152,9 @@ def steps_of(run: Path) -> list[dict[str, Any]]:
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     except OSError:
         return []
-    keys = ("probe_difference", "mismatch_max", "samples")
+    keys = ("mismatch_max", "samples")
     return [
-        {"seconds": row["seconds"], "tokens_per_s": row["tokens_per_s"]}
+        {"seconds": row["seconds"], "tokens_per_s": row["tokens_per_s"], "weights": row["weights"]}
         | {role: {key: row[role].get(key) for key in keys} for role in _ROLES if role in row}
         for row in rows
         if "seconds" in row

@@ -14,7 +14,6 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -25,6 +24,7 @@ import psutil
 import ray
 
 from actors.engines import EngineActor
+from actors.loading import LocalPolicy
 from actors.rollout import runtime_env
 from actors.settings import VllmEngineSettings
 from benchmarks.end_to_end import proportional_set_size
@@ -35,6 +35,7 @@ from learners.settings import GroupEstimator, LearnerSettings, LoraSettings, NoK
 from learners.train_loop import hand_in
 from learners.train_spec import LearnerSpec
 from sparring.core.interfaces import Policy
+from sparring.core.weights import Weights
 
 POLICY = "generator"
 RANK = 16
@@ -66,12 +67,14 @@ class Trainer:
         hand_in(self._learner, self._spec, self._mailbox, POLICY, {})
 
 
-def build_engine(model: str, settings: VllmEngineSettings) -> Mapping[str, Policy]:
+def build_engine(model: str, settings: VllmEngineSettings) -> dict[str, LocalPolicy]:
     from actors.vllm_policy import VllmPolicy, adapter_policies
 
     if settings.adapter:
-        return adapter_policies(model, settings, "cpu", {POLICY: RANK})
-    return {POLICY: VllmPolicy(model, settings)}
+        policy: Policy = adapter_policies(model, settings, "cpu", {POLICY: RANK})[POLICY]
+    else:
+        policy = VllmPolicy(model, settings)
+    return {POLICY: LocalPolicy(policy, settings.tolerance)}
 
 
 class Height:
@@ -117,7 +120,7 @@ def measure(model: str, settings: VllmEngineSettings, rounds: int) -> dict[str, 
     mailbox: Any = MailboxActor.options(num_cpus=0).remote(POLICY)
     trainer: Any = Trainer.remote(spec, mailbox)
     engine: Any = EngineActor.options(num_cpus=0, runtime_env=runtime_env("cpu")).remote(
-        partial(build_engine, model, settings), {POLICY: settings.tolerance}, POLICY
+        partial(build_engine, model, settings), POLICY
     )
     ray.get([trainer.learn.remote(), engine.ready.remote()])
     floor = held()
@@ -130,7 +133,7 @@ def measure(model: str, settings: VllmEngineSettings, rounds: int) -> dict[str, 
         ray.get(trainer.publish.remote(version))
         handed_in = time.perf_counter()
         _, (reference,) = ray.get(mailbox.get_result.remote(POLICY, version))
-        ray.get(engine.publish.remote(POLICY, reference))
+        ray.get(engine.load.remote(POLICY, Weights(version=version, update=reference), version))
         return handed_in - began, time.perf_counter() - handed_in, reference
 
     publish_one(1)

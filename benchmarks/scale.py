@@ -44,7 +44,7 @@ from sparring.core.batch import BatchSpec, Transcript
 from sparring.core.episode import Completion, Episode, FinishReason, Outcome, Trajectory, Turn
 from sparring.core.play import DISCRIMINATOR, GENERATOR, POLICIES, PlayProgress, PlayRequest, PlayResult
 from sparring.core.problem import Problem
-from sparring.core.weights import PublishReceipt, WeightUpdate
+from sparring.core.weights import Weights, WeightUpdate
 from sparring.runtime.build import ordered_ids
 from sparring.runtime.parts import Parts, Start
 from sparring.runtime.session import open_session
@@ -82,7 +82,6 @@ def main() -> None:
 
 
 def simulate(rollouts: RayRollouts, steps: int, problems: int, tokens: int, lag: int) -> dict[str, float]:
-    rollouts.publish(TOKENS, ray.put(an_update(tokens)))
     with tempfile.TemporaryDirectory() as folder:
         run, recipe = load_run([
             "--config", "embedded", "--output-dir", folder, "--run-name", "run", "--no-evaluation.enabled",
@@ -102,6 +101,7 @@ def simulate(rollouts: RayRollouts, steps: int, problems: int, tokens: int, lag:
                 spent.append(times.user + times.system)
 
             session = replace(session, parts=replace(session.parts, watch=watch))
+            session.weights[TOKENS] = Weights(version=tokens, update=None)
             train(session)
     return {
         "tokens_per_episode": ATTEMPTS * (STAGES + 1) * tokens,
@@ -144,7 +144,7 @@ def sleeping_parts(
             describe=f"{len(rollouts.actors)} rollout actors that sleep",
             wait=loop.run,
             keep_weights=lambda weights, file: None,
-            kept_weights=lambda file: None,
+            kept_weights=lambda version, file: Weights(version=version, update=None),
         )
 
 
@@ -158,6 +158,11 @@ class MadeUp:
         return replace(next(self.episodes), problem_id=problem.id)
 
 
+class NoEngine:
+    async def load(self, weights: Weights | None, order: int) -> None:
+        """Has nothing to load."""
+
+
 class Sleeping:
     """A rollout actor around an EpisodeRunner that sleeps for the time that an engine would take."""
 
@@ -166,12 +171,9 @@ class Sleeping:
         self._made: list[Episode] = []
         self._game: Any = MadeUp()
         nobody: Any = None
+        engine: Any = NoEngine()
         speaker = PolicyClient(
-            policy=nobody,
-            format=nobody,
-            decode=lambda tokens: "word " * len(tokens),
-            max_tokens=0,
-            probe_tolerance=0,
+            engines=[engine], format=nobody, decode=lambda tokens: "word " * len(tokens), max_tokens=0
         )
         speakers: dict[str, PolicyClient] = dict.fromkeys(POLICIES, speaker)
         self._runner = EpisodeRunner(
@@ -182,18 +184,14 @@ class Sleeping:
         self, request: PlayRequest, heard: Callable[[PlayProgress], None]
     ) -> tuple[PlayResult, list[Transcript]]:
         began = time.time()
+        if self._tokens != (tokens := request.weights[TOKENS].version):
+            self._tokens, self._made = tokens, []
         await asyncio.sleep(PLAY_S * self._rng.uniform(0.5, 1.5))
         while len(self._made) < len(request.problems):
             self._made.append(self._episode())
         self._game.episodes = iter(self._made)
         result, transcripts = await self._runner.play(request, heard)
         return replace(result, spans=[("generate", began, time.time())]), transcripts
-
-    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
-        if policy == TOKENS:
-            self._tokens, self._made = update.version, []
-            return PublishReceipt(version=0, digest=0, probe_difference=0.0)
-        return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
 
     async def close(self) -> None:
         """Has nothing to close."""

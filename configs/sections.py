@@ -149,7 +149,7 @@ class RolloutSettings(Settings):
     max_policy_lag: int = Field(default=0, ge=0, le=8)
     """Maximum number of steps that are played ahead of the learners. A step starts when all but the last so many steps before
     it have been learnt from, so that engines and learners work at the same time and tokens are at most so many updates
-    off-policy (learner.importance_cap corrects for it). 0: play, learn and publish in turn."""
+    off-policy (learner.importance_cap corrects for it). 0: play and learn in turn."""
     cpus: float = Field(default=0.5, ge=0)
     """Ray CPUs per actor, which Ray uses for placement; they are no limit."""
     gpus: float | None = Field(default=None, ge=0, le=1)

@@ -40,6 +40,7 @@ from sparring.core.arrays import opened
 from sparring.core.batch import BatchSpec, Transcript
 from sparring.core.endings import causes, in_words, killed_for_memory
 from sparring.core.errors import OutOfMemory, RunFailed
+from sparring.core.weights import Weights
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,8 +123,9 @@ def _train_loop(config: dict[str, Any]) -> None:
     halvings = world.broadcast(halvings, idle)
     for learner in learners.values():
         learner.health.halvings = halvings
-    for policy in specs if config["republish"] else ():
-        hand_in(learners[policy], specs[policy], mailbox, policy, {})
+    for policy in specs:
+        if specs[policy].from_checkpoint:  # the engines do not have these weights
+            hand_in(learners[policy], specs[policy], mailbox, policy, {})
     if world.rank == 0:
         ray.get(mailbox.set_worker_pid.remote(os.getpid()))
     while True:
@@ -228,14 +230,11 @@ class TrainRun:
         versions: Versions,
         storage: Path,
         *,
-        republish: bool = False,
         nodes: Collection[str] = (),
     ) -> None:
         """Creates the mailbox and starts the run in a thread.
 
         Args:
-            republish: Whether the workers publish the weights that they start with. The engines of a resumed run need
-                them.
             nodes: Ray ids of the nodes on which the first workers are placed; (): any node. Not used if
                 learner.min_workers is set.
         """
@@ -260,7 +259,7 @@ class TrainRun:
             callbacks.append(_BeginOn(nodes))
         self._trainer = TorchTrainer(
             _train_loop,
-            train_loop_config={"specs": dict(specs), "mailbox": self.mailbox, "republish": republish},
+            train_loop_config={"specs": dict(specs), "mailbox": self.mailbox},
             torch_config=TorchGroup(backend="nccl" if on_gpu else "gloo", timeout_s=_COLLECTIVE_S),
             scaling_config=ScalingConfig(
                 num_workers=workers if least is None else (least, workers),
@@ -303,15 +302,15 @@ class RayLearner:
     def __init__(self, policy: str, version: int, mailbox: Any, versions: Callable[[], Versions]) -> None:
         self._policy, self._version, self._mailbox, self._versions = policy, version, mailbox, versions
 
-    def begin(self, batch: BatchSpec) -> Callable[[], tuple[Mapping[str, float], Any]]:
-        """Sends the batch to the learner. The returned function waits for the update and returns (metrics, reference to
-        the WeightUpdate), so the weights never pass through the driver."""
+    def begin(self, batch: BatchSpec) -> Callable[[], tuple[Mapping[str, float], Weights]]:
+        """Sends the batch to the learner. The returned function waits for the update and returns (metrics, the new
+        weights as a reference), so the weights never pass through the driver."""
         self._tell("put_batch", self._policy, batch.step, [ray.put(batch)])
 
-        def result() -> tuple[Mapping[str, float], Any]:
+        def result() -> tuple[Mapping[str, float], Weights]:
             metrics, (reference,) = self._answer("get_result", self._policy, batch.step)
             self._version = batch.step
-            return metrics, reference
+            return metrics, Weights(version=batch.step, update=reference)
 
         return result
 
@@ -319,10 +318,11 @@ class RayLearner:
     def version(self) -> int:
         return self._version
 
-    def current_weights(self) -> Any:
-        """Returns a reference to the WeightUpdate of the current version. Raises RunFailed."""
+    def current_weights(self) -> Weights:
+        """Returns the weights of the current version, which the workers started with from a checkpoint or an update made.
+        Raises RunFailed."""
         _, (reference,) = self._answer("get_result", self._policy, self._version)
-        return reference
+        return Weights(version=self._version, update=reference)
 
     def save(self) -> AbstractContextManager[Path]:
         """Requests a checkpoint of the current version at once. Entering the context waits until the checkpoint is

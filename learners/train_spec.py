@@ -39,6 +39,11 @@ class LearnerSpec:
     """Directory of the run's joint checkpoints, to which the learner goes back if its updates keep being not finite;
     None: there are none."""
 
+    @property
+    def from_checkpoint(self) -> bool:
+        """Whether the learner starts with other weights than the reference model's, which are the engines'."""
+        return self.model_path != self.reference_path
+
     def recovery_point(self, name: str, version: int) -> Path | None:
         """Returns the policy's directory in the newest joint checkpoint with weights no newer than `version`, or None."""
         if self.checkpoints is None:
@@ -64,7 +69,7 @@ class LearnerSpec:
         )
         if self.state_path is not None:
             load_learner(learner, Path(self.state_path))
-        elif self.model_path != self.reference_path:  # a full learner has them already
+        elif self.from_checkpoint:  # a full learner has them already
             load_adapter(learner, Path(self.model_path))
         return learner
 

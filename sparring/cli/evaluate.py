@@ -275,7 +275,9 @@ async def suites_report(
         else:
             bugs = mutants(problem.reference_solution, settings.mutants, derive_seed("bugs", problem.id))
         changed = [bug.source for bug in bugs]
-        judged = await game.judge_suites(problem, of_problem, sandbox, problem.wrong_solutions, changed)
+        judged = await game.judge_suites(
+            problem, of_problem, sandbox, problem.wrong_solutions, changed, style
+        )
         tests = [record.valid for record in judged if record is not None]
         covered = [coverage(problem, of_suite, sandbox, game.limits) for of_suite in tests]
         return len(bugs), judged, await asyncio.gather(*covered)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +12,7 @@ from sparring.core.episode import Episode
 from sparring.core.interfaces import Branching
 from sparring.core.problem import Problem
 from sparring.core.tracing import Span
+from sparring.core.weights import PublishReceipt, Weights
 
 GENERATOR, DISCRIMINATOR = POLICIES = ("generator", "discriminator")
 """Names of the policies. A player with one of these names is played by the policy of that name."""
@@ -29,6 +30,12 @@ class PlayRequest:
     """Number of attempts per problem, by player."""
     temperatures: Mapping[str, float]
     """Sampling temperature, by player."""
+    weights: Mapping[str, Weights] = field(default_factory=dict)
+    """Weights that the policies play with: an engine that has others loads them first. Policies without an entry play with
+    the weights that their engines started with."""
+    order: int = 0
+    """Number of requests that were begun before. An engine that plays several requests at the same time keeps the weights of
+    the one that was begun last."""
     memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Earlier programs, by problem id: see Game.play."""
     past: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -128,6 +135,9 @@ class PlayResult:
     """Number of problems that were lost with their rollout actor and played again from the beginning."""
     replaced: int = 0
     """Number of further problems that were played because of zero-variance groups (Schedule.dynamic_sampling)."""
+    receipts: Mapping[str, Sequence[PublishReceipt]] = field(default_factory=dict)
+    """By policy, the receipts of its engines for the weights that they played with. Empty for weights that the engines
+    started with."""
     usage: Usage = field(default_factory=Usage)
     spans: list[Span] = field(default_factory=list)
     """Spans named "generate" while any completion was in flight, and "sandbox" while only judging was. With several actors

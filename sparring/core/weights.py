@@ -39,6 +39,15 @@ class WeightUpdate:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Weights:
+    """A policy's weights as an argument of play."""
+
+    version: int
+    update: Any
+    """The WeightUpdate or, on Ray, a reference to it: the weights do not pass through the driver."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PublishReceipt:
     """The sync report of an inference engine after it has loaded new weights."""
 

@@ -16,7 +16,7 @@ from statistics import fmean
 import numpy as np
 
 from sparring.core.episode import Episode, Trajectory
-from sparring.core.interfaces import Sandbox
+from sparring.core.interfaces import PromptFormat, Sandbox
 from sparring.core.problem import Problem
 from sparring.evaluation.writing import SuiteGame
 from sparring.games.program_scores import judge_program
@@ -46,16 +46,21 @@ async def meet(
     suites: Sequence[Sequence[str]],
     sandbox: Sandbox,
     game: SuiteGame,
+    style: PromptFormat | None = None,
 ) -> CrossPlay:
     """Runs all programs on all suites. A program or pair that the sandbox could not judge counts as correct or as passed.
 
-    programs, suites: by member.
+    Args:
+        programs: by member.
+        suites: by member.
+        style: see SuiteGame.judge_suites.
     """
     distinct = list(dict.fromkeys(text for of_one in programs for text in of_one))
     judged = await asyncio.gather(*(judge_program(sandbox, text, problem, game.limits) for text in distinct))
     wrong = frozenset(j.program for j in judged if j.test_rate is not None and not j.solved)
     flat = [suite for of_one in suites for suite in of_one]
-    fails = iter([_failed(r, distinct) for r in await game.judge_suites(problem, flat, sandbox, distinct)])
+    records = await game.judge_suites(problem, flat, sandbox, distinct, style=style)
+    fails = iter([_failed(record, distinct) for record in records])
     killed = [[next(fails) for _ in of_one] for of_one in suites]
     return CrossPlay(programs=programs, wrong=wrong, killed=killed)
 

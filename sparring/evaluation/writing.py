@@ -97,12 +97,15 @@ class SuiteGame(ProgramGame, Protocol):
         sandbox: Sandbox,
         wrong: Sequence[str] = (),
         mutants: Sequence[str] = (),
+        style: PromptFormat | None = None,
     ) -> list[SuiteRecord | None]:
         """Returns one record per suite; None if the sandbox could not determine the suite's valid tests.
 
         Args:
             wrong: programs that are known to be wrong.
             mutants: mutants of the reference solution, none of them equivalent to it.
+            style: the prompt format in which the suites' author was asked, since tests that a prompt shows are not valid;
+                None: it was not asked by a prompt.
         """
         ...
 

@@ -52,11 +52,15 @@ class DiscriminatorScores:
     unjudged: int
     """Number of suites and pairs that the sandbox could not judge; no mean includes them."""
     parsed: float | None
-    """Share of the emitted tests, as are the four scores that follow."""
+    """Share of the emitted tests, as are the five scores that follow."""
     well_formed: float | None
     agreed: float | None
     distinct: float | None
     duplicates: float | None
+    valid: float | None
+    """Tests whose output the reference corrected or supplied are among them."""
+    with_valid_test: float | None
+    """Share of suites with at least one valid test."""
     validity: float | None
     """Validity as in the reward: suites shorter than validity_slots and corrected outputs lower it."""
     kill_rate: float | None
@@ -81,6 +85,8 @@ def discriminator_scores(records: Iterable[SuiteRecord | None]) -> Discriminator
         agreed=mean_of([_share(r.agreed, r) for r in judged]),
         distinct=mean_of([_share(r.distinct, r) for r in judged]),
         duplicates=mean_of([_share(r.repeated, r) for r in judged]),
+        valid=mean_of([_share(len(r.valid), r) for r in judged]),
+        with_valid_test=mean_of([bool(r.valid) for r in judged]),
         validity=mean_of([r.validity for r in judged]),
         kill_rate=mean_of([killed for r in judged for killed in r.wrong]),
         mutant_kill_rate=mean_of([killed for r in judged for killed in r.mutants]),

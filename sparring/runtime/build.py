@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.episodes import EpisodeRunner, PolicyClient
+from actors.loading import LocalPolicy, RolloutPolicy
 from actors.settings import ADAPTERS, EngineSettings
 from configs.schema import Config
 from learners.batching import Credit
@@ -51,17 +52,17 @@ def build_policy(engine: EngineSettings, model: str, device: str) -> Policy:
         return TransformersPolicy(place, engine, device)
 
 
-def build_policies(config: Config, models: Mapping[str, str]) -> dict[str, Policy]:
+def build_policies(config: Config, models: Mapping[str, str]) -> dict[str, LocalPolicy]:
     """Starts the engines that a rollout actor holds itself, and returns their policies by role. Raises
     EngineFailure."""
-    policies: dict[str, Policy] = {}
+    policies: dict[str, LocalPolicy] = {}
     for roles in config.engines(models):
         if config.policy(roles[0]).engine.count is None:
             policies |= build_engine(config, models, roles)
     return policies
 
 
-def build_engine(config: Config, models: Mapping[str, str], roles: Sequence[str]) -> dict[str, Policy]:
+def build_engine(config: Config, models: Mapping[str, str], roles: Sequence[str]) -> dict[str, LocalPolicy]:
     """Starts one engine and returns the policies that it serves: one policy, or several adapters of one model. Raises
     EngineFailure."""
     engine, model = config.policy(roles[0]).engine, models[roles[0]]
@@ -69,17 +70,19 @@ def build_engine(config: Config, models: Mapping[str, str], roles: Sequence[str]
         from actors.vllm_policy import adapter_policies
 
         ranks = {role: lora.rank for role in roles if (lora := config.policy(role).learner.lora)}
-        return dict(
-            adapter_policies(model, engine, config.device, ranks, config.rollout.max_policy_lag + ADAPTERS)
+        policies: Mapping[str, Policy] = adapter_policies(
+            model, engine, config.device, ranks, config.rollout.max_policy_lag + ADAPTERS
         )
-    return {roles[0]: build_policy(engine, model, config.device)}
+    else:
+        policies = {roles[0]: build_policy(engine, model, config.device)}
+    return {role: LocalPolicy(policies[role], config.policy(role).engine.tolerance) for role in roles}
 
 
 def build_runner(
     config: Config,
     models: Mapping[str, str],
     sandbox: Sandbox,
-    apart: Mapping[str, Sequence[Policy]] | None = None,
+    apart: Mapping[str, Sequence[RolloutPolicy]] | None = None,
     index: int = 0,
 ) -> EpisodeRunner:
     """Builds the runner that plays episodes in a rollout actor, or in the one process of a local run.
@@ -88,21 +91,16 @@ def build_runner(
         apart: policies by role whose engines are in separate actors, one policy per engine
         index: number of this runner among all runners
     """
-    policies = {role: (policy,) for role, policy in build_policies(config, models).items()} | dict(
-        apart or {}
-    )
+    engines = {role: [policy] for role, policy in build_policies(config, models).items()} | dict(apart or {})
     speakers = {}
     for role in config.policies:
         settings = config.policy(role)
         tokenizer = open_tokenizer(models[role])
-        first, *more = policies[role]
         speakers[role] = PolicyClient(
-            policy=first,
+            engines=engines[role],
             format=format_for(tokenizer, end_token_ids(models[role])),
             decode=tokenizer.decode,
             max_tokens=settings.max_tokens,
-            probe_tolerance=settings.engine.tolerance,
-            more=tuple(more),
         )
     game = config.game
     return EpisodeRunner(game.game(), sandbox, speakers, config.seats, config.seed, index, game.stage_numbers)

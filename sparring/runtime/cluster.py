@@ -34,7 +34,7 @@ from sparring.core.endings import in_words, killed_for_memory
 from sparring.core.errors import OutOfMemory, RunFailed, SparringError
 from sparring.core.interfaces import Sandbox
 from sparring.core.problem import Problem
-from sparring.core.weights import WeightUpdate, joined
+from sparring.core.weights import Weights, WeightUpdate, joined
 from sparring.runtime.build import build_engine, build_runner, learner_specs, ordered_ids
 from sparring.runtime.hardware import Hardware, detect, host_memory
 from sparring.runtime.memory_plan import object_store_bytes
@@ -256,16 +256,12 @@ def _parts(
         # measures its memory counts everything that is allocated meanwhile as its own, so learners start after it.
         if start.checkpoint is None or config.device == "cuda":
             rollouts.wait_ready()
-        again = start.checkpoint is not None
         specs = learner_specs(config, start)
         for roles in learner_groups(config):
             group = {role: specs[role] for role in roles}
-            runs.append(begin_learning(group, start.versions, ray_train, places, republish=again))
+            runs.append(begin_learning(group, start.versions, ray_train, places))
         learners = {role: learner for run in runs for role, learner in run.learners.items()}
         rollouts.wait_ready()
-        for role, learner in learners.items():
-            if start.checkpoint is not None:
-                rollouts.publish(role, learner.current_weights())
         yield Parts(
             scheduler=RayScheduler(**config.curriculum_arguments(ordered_ids(config, problems))),
             rollouts=rollouts,
@@ -273,8 +269,10 @@ def _parts(
             sandbox=pool.client(),
             describe=f"Ray at {ray.get_runtime_context().gcs_address}{_dashboard()}; {pool.description}",
             wait=loop.run,
-            keep_weights=lambda weights, file: ray.get(_here(_write_weights).remote(weights, file)),
-            kept_weights=lambda file: _here(read_weights).remote(file),
+            keep_weights=lambda weights, file: ray.get(_here(_write_weights).remote(weights.update, file)),
+            kept_weights=lambda version, file: Weights(
+                version=version, update=_here(read_weights).remote(file)
+            ),
             watch=harmless("metrics", Monitor(start.run_directory, learners).step),
         )
         finished = True
@@ -313,13 +311,12 @@ def start_rollouts(
     engines: dict[str, list[Any]] = {}
     for taken, options in seats:
         if roles := apart.get(taken.part):
-            tolerances = {role: config.policy(role).engine.tolerance for role in roles}
-            # requests wait inside the engine and not in the actor's queue: a weight sync must not wait behind them
+            # requests wait inside the engine and not in the actor's queue: new weights must not wait behind them
             actor = EngineActor.options(
                 max_concurrency=100_000, runtime_env=runtime_env(config.device), **options
             )
             build = functools.partial(build_engine, config, dict(models), roles)
-            engine = actor.remote(build, tolerances, taken.part)
+            engine = actor.remote(build, taken.part)
             for role in roles:
                 engines.setdefault(role, []).append(engine)
     remote = {role: tuple(RemotePolicy(role, engine) for engine in held) for role, held in engines.items()}
@@ -334,12 +331,10 @@ def begin_learning(
     versions: Mapping[str, int],
     storage: Path,
     places: Sequence[Place],
-    *,
-    republish: bool = False,
 ) -> TrainRun:
     """Starts a group of learners on the nodes that were chosen for its GPUs."""
     nodes = {taken.node.name for taken in places if taken.gpus and taken.part == learner_name(group)}
-    return TrainRun(group, dict(versions), storage, republish=republish, nodes=nodes)
+    return TrainRun(group, dict(versions), storage, nodes=nodes)
 
 
 def _build_runner(

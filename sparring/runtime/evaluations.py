@@ -3,7 +3,7 @@ alarm."""
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from sparring.core.errors import SparringError
 from sparring.core.evaluation import Evaluator, Scores, hacking_alarm
 from sparring.core.play import PlayRequest, PlayResult
 from sparring.core.problem import Problem
+from sparring.core.weights import Weights
 from sparring.runtime.parts import Parts, Start
 from sparring.tracking.clock import Clock
 from sparring.tracking.progress import Display
@@ -28,11 +29,13 @@ class Evaluations:
         start: Start,
         held_out: Sequence[Problem],
         parts: Parts,
+        weights: Mapping[str, Weights],
         show: Display,
         clock: Clock,
     ) -> None:
+        """weights: the current weights by policy (Session.weights), which change as the policies learn."""
         self._settings = config.evaluation
-        self._start, self._parts = start, parts
+        self._start, self._parts, self._weights = start, parts, weights
         self._show, self._clock = show, clock
         self._evaluator: Evaluator | None = None
         self.categories: dict[str, tuple[str, ...]] = {}
@@ -70,7 +73,7 @@ class Evaluations:
     def _begin_bank(self, request: PlayRequest, file: Path) -> None:
         """Plays the request's problems, and adds the programs to those that are there already."""
         self._show.phase("baseline programs")
-        playing = self._parts.rollouts.begin(request)
+        playing = self._begin(request)
 
         def wait() -> None:
             assert self._evaluator is not None
@@ -82,6 +85,9 @@ class Evaluations:
 
         self._await_bank = wait
 
+    def _begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
+        return self._parts.rollouts.begin(replace(request, weights=dict(self._weights)))
+
     def due(self, step: int, last_of_stage: bool = False) -> bool:
         """Returns whether an evaluation is due after this step."""
         every = self._settings.every
@@ -90,7 +96,8 @@ class Evaluations:
 
     def begin(self, step: int, last_of_stage: bool = False) -> Callable[[], Scores] | None:
         """Starts the evaluation that is due after this step (0: before the first step). Returns a function that waits
-        for its scores, or None if no evaluation is due. No weights may be synced until the scores are there.
+        for its scores, or None if no evaluation is due. No request with other weights may begin until the scores are
+        there.
 
         The function raises SparringError if evaluation.best_by names a score that the game does not have.
         """
@@ -101,7 +108,7 @@ class Evaluations:
         phase = f"step {step}: evaluation" if step else "evaluation before the first step"
         self._show.phase(phase)
         requests = self._evaluator.requests(self._bank)
-        return partial(self._scores, phase, [self._parts.rollouts.begin(request) for request in requests])
+        return partial(self._scores, phase, [self._begin(request) for request in requests])
 
     def _scores(self, phase: str, playing: Sequence[Callable[[], PlayResult]]) -> Scores:
         assert self._evaluator is not None

@@ -163,9 +163,10 @@ async def meetings_of(
         of_one = await written(member, problems, game, config, effort)
         programs.append(of_one[0])
         suites.append(of_one[1])
+    style = open_model(str(members[0].models[DISCRIMINATOR]), DISCRIMINATOR).style()  # all are of one kind
     return await asyncio.gather(
         *(
-            meet(problem, [p[i] for p in programs], [s[i] for s in suites], sandbox, game)
+            meet(problem, [p[i] for p in programs], [s[i] for s in suites], sandbox, game, style)
             for i, problem in enumerate(problems)
         )
     )

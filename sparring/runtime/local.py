@@ -23,7 +23,7 @@ from sparring.core.batch import BatchSpec
 from sparring.core.errors import SparringError
 from sparring.core.play import PlayProgress, PlayRequest, PlayResult
 from sparring.core.problem import Problem
-from sparring.core.weights import PublishReceipt, WeightUpdate
+from sparring.core.weights import Weights
 from sparring.curriculum.curriculum import Curriculum
 from sparring.runtime.build import build_runner, learner_specs, ordered_ids
 from sparring.runtime.parts import Learning, Parts, Start
@@ -46,9 +46,6 @@ class LocalRollouts:
             episode.transcripts = transcripts
         return lambda: result
 
-    def publish(self, policy: str, update: WeightUpdate) -> list[PublishReceipt]:
-        return [self._loop.run(self._runner.publish(policy, update))]
-
     def sleep(self) -> None:
         self._loop.run(self._runner.sleep())
 
@@ -68,8 +65,9 @@ class LocalLearner:
         done = learn(self._learner, batch.batch(), self._spec.recovery_point), self.current_weights()
         return lambda: done
 
-    def current_weights(self) -> WeightUpdate:
-        return self._learner.export(self._spec.adapter, self._spec.engine_dtype, probe=self._spec.probe)
+    def current_weights(self) -> Weights:
+        update = self._learner.export(self._spec.adapter, self._spec.engine_dtype, probe=self._spec.probe)
+        return Weights(version=update.version, update=update)
 
     def save(self) -> AbstractContextManager[Path]:
         """Starts to save at once; entering the context waits until everything is written."""
@@ -105,8 +103,6 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
             for roles in learner_groups(config):
                 for role, learner in _build({role: specs[role] for role in roles}).items():
                     learners[role] = LocalLearner(learner, specs[role], start.run_directory)
-                    if start.checkpoint is not None:
-                        rollouts.publish(role, learners[role].current_weights())
             yield Parts(
                 scheduler=Curriculum(**config.curriculum_arguments(ordered_ids(config, problems))),
                 rollouts=rollouts,
@@ -114,8 +110,8 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
                 sandbox=sandbox,
                 describe=f"one process; {sandbox.description}",
                 wait=loop.run,
-                keep_weights=write_weights,
-                kept_weights=read_weights,
+                keep_weights=lambda weights, file: write_weights(weights.update, file),
+                kept_weights=lambda version, file: Weights(version=version, update=read_weights(file)),
             )
         finally:
             rollouts.close()

@@ -2,8 +2,7 @@
 (sparring/curriculum/opponents.py).
 
 When a policy stops learning, its weights are stored as a past version. While the policy is frozen, one version plays
-for the whole phase, the current or a past one, so its engines load weights at most twice a phase. Evaluation uses the
-current versions.
+for the whole phase, the current or a past one, so its engines seldom load weights. Evaluation uses the current versions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from configs.schema import Config
 from sparring.core.episode import Episode
 from sparring.core.seeding import derive_seed
+from sparring.core.weights import Weights
 from sparring.curriculum.curriculum import Assignment
 from sparring.curriculum.opponents import Opponents
 from sparring.runtime.parts import Parts, Start
@@ -31,20 +31,20 @@ class PastOpponents:
         """Version that each policy stopped learning with, by policy."""
         self._drawn: dict[str, tuple[int, int | None]] = {}
         """(first step of the phase, past version that plays in it), by policy; None: the current version plays."""
-        self._seated: dict[str, int] = {}
-        """Past version that the engines hold, by policy."""
+        self._read: dict[str, Weights] = {}
+        """The past weights that played last, by policy."""
 
-    def seat(self, assignment: Assignment) -> bool:
-        """Loads the versions that play in a step; to be called before the step is played. Returns whether engines
-        loaded weights. Raises PublishError."""
-        wanted: dict[str, int] = {}
-        for role in self._config.policies if self.on else ():
-            if (
-                role not in assignment.learning
-                and (version := self._draw(role, assignment.phase_began)) is not None
-            ):
-                wanted[role] = version
-        return self._put(wanted)
+    def weights(self, assignment: Assignment) -> dict[str, Weights]:
+        """Returns the weights of the past versions that play in a step, by policy."""
+        for role, version in self._versions(assignment).items():
+            if role not in self._read or self._read[role].version != version:
+                self._read[role] = self._parts.kept_weights(version, self._file(role, version))
+        return {role: self._read[role] for role in self._versions(assignment)}
+
+    def _versions(self, assignment: Assignment) -> dict[str, int]:
+        frozen = [role for role in self._config.policies if self.on and role not in assignment.learning]
+        drawn = {role: self._draw(role, assignment.phase_began) for role in frozen}
+        return {role: version for role, version in drawn.items() if version is not None}
 
     def _draw(self, role: str, phase_began: int) -> int | None:
         if self._drawn.get(role, (0, None))[0] != phase_began:
@@ -52,22 +52,10 @@ class PastOpponents:
             self._drawn[role] = phase_began, version if version != self._today.get(role) else None
         return self._drawn[role][1]
 
-    def seat_today(self) -> bool:
-        """Loads the current versions; to be called before an evaluation. Returns whether engines loaded weights. Raises
-        PublishError."""
-        return self._put({})
-
-    def _put(self, wanted: Mapping[str, int]) -> bool:
-        changed = [r for r in sorted({*wanted, *self._seated}) if wanted.get(r) != self._seated.get(r)]
-        for role in changed:
-            file = self._file(role, wanted.get(role, self._today[role]))
-            self._parts.rollouts.publish(role, self._parts.kept_weights(file))
-        self._seated = dict(wanted)
-        return bool(changed)
-
     def played(self, assignment: Assignment, episodes: Sequence[Episode]) -> dict[str, Any]:
         """Stores new past versions after a step, and records how often the learners won, which decides how often they
         play each version later. Returns the entries for the step's row."""
+        seated = self._versions(assignment)
         for role in assignment.stops_learning if self.on else ():
             learner = self._parts.learners[role]
             # stored even if this step, the last of the phase, changed nothing
@@ -75,7 +63,7 @@ class PastOpponents:
                 self._parts.keep_weights(learner.current_weights(), self._file(role, learner.version))
                 self._past[role].add(learner.version)
                 self._today[role] = learner.version
-        for role, version in self._seated.items():
+        for role, version in seated.items():
             learners = [player for player, policy in self._config.seats.items() if policy != role]
             won = [
                 self._config.game.won(t)
@@ -85,7 +73,7 @@ class PastOpponents:
             ]
             if won:
                 self._past[role].record(version, sum(won) / len(won))
-        return {"opponents": dict(self._seated)} if self.on else {}
+        return {"opponents": seated} if self.on else {}
 
     def _file(self, role: str, version: int) -> Path:
         return self._start.run_directory / "opponents" / f"{role}-{version:06d}.npz"

@@ -10,7 +10,7 @@ from sparring.core.batch import BatchSpec
 from sparring.core.episode import Episode, Mistakes
 from sparring.core.interfaces import Sandbox
 from sparring.core.play import PlayProgress, PlayRequest, PlayResult
-from sparring.core.weights import PublishReceipt
+from sparring.core.weights import Weights
 from sparring.curriculum.curriculum import Assignment
 from sparring.runtime.placement import Node
 
@@ -51,15 +51,13 @@ class Rollouts(Protocol):
         """Starts to play a request beside those that are being played. Returns a function that waits for the result."""
         ...
 
-    def publish(self, policy: str, update: Any) -> list[PublishReceipt]: ...
-
     def sleep(self) -> None:
-        """Makes engines that can sleep (engine.sleep) leave the GPU to a learner; begin and publish wake them."""
+        """Makes engines that can sleep (engine.sleep) leave the GPU to a learner; begin wakes them."""
         ...
 
 
-Learning = Callable[[], tuple[Mapping[str, float], Any]]
-"""Function that waits for an update and returns (metrics, the new weights or a reference to them)."""
+Learning = Callable[[], tuple[Mapping[str, float], Weights]]
+"""Function that waits for an update and returns (metrics, the new weights)."""
 
 
 class LearnerHandle(Protocol):
@@ -70,8 +68,8 @@ class LearnerHandle(Protocol):
         """Starts an update on a batch. Returns a function that waits for its end."""
         ...
 
-    def current_weights(self) -> Any:
-        """Returns the weights of the current version, in the form in which Learning returns them."""
+    def current_weights(self) -> Weights:
+        """Returns the weights of the current version, which is a checkpoint's or one that an update made."""
         ...
 
     def save(self) -> AbstractContextManager[Path]:
@@ -95,10 +93,10 @@ class Parts:
     """One line that says where the run is and which sandbox judges."""
     wait: Wait
     """wait(coroutine) returns its result, from the event loop that the sandbox client belongs to."""
-    keep_weights: Callable[[Any, Path], None]
-    """keep_weights(weights as a learner returned them, file) stores them for later (sparring/runtime/opponents.py)."""
-    kept_weights: Callable[[Path], Any]
-    """Reads such a file and returns what `publish` takes."""
+    keep_weights: Callable[[Weights, Path], None]
+    """keep_weights(weights, file) stores them for later (sparring/runtime/opponents.py)."""
+    kept_weights: Callable[[int, Path], Weights]
+    """kept_weights(version, file) returns stored weights."""
     watch: Callable[[Mapping[str, Any], Sequence[Episode]], None] = lambda row, episodes: None
     """watch(row, episodes of a step) exports the step's figures for monitoring of the cluster."""
 

@@ -25,6 +25,7 @@ from sparring.core.evaluation import Scores
 from sparring.core.interfaces import Branching
 from sparring.core.play import PlayRequest, PlayResult
 from sparring.core.problem import Problem
+from sparring.core.weights import Weights
 from sparring.curriculum.curriculum import Assignment
 from sparring.problems.references import judge_references, validate_references
 from sparring.runtime.build import credit_of, fitting
@@ -83,11 +84,15 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
             ):  # embedded problems are checked by our own tests, and their tests are data
                 show.phase("judging the problems' references")
                 train, held_out = _judged(config.problems, parts, train, held_out)
-            evaluations = Evaluations(config, start, held_out, parts, show, clock)
+            weights = {}
+            if start.checkpoint is not None:
+                weights = {role: learner.current_weights() for role, learner in parts.learners.items()}
+            evaluations = Evaluations(config, start, held_out, parts, weights, show, clock)
             session = Session(
                 config=config,
                 start=start,
                 parts=parts,
+                weights=weights,
                 problems={p.id: p for p in train},
                 display=show,
                 clock=clock,
@@ -231,6 +236,8 @@ class Session:
     config: Config
     start: Start
     parts: Parts
+    weights: dict[str, Weights]
+    """The newest weights of each policy, with which it plays. Policies that have not learned in a new run have none."""
     problems: Mapping[str, Problem]
     """Training problems by id."""
     display: Display
@@ -323,17 +330,17 @@ class Session:
             replaced=len(spare),
             usage=result.usage + more.usage,
             spans=result.spans + more.spans,
+            receipts=more.receipts,
         )
 
     def play_request(self, assignment: Assignment) -> PlayRequest:
         config = self.config
-        if self.opponents.seat(assignment):
-            self.clock.lap("publish")
         return PlayRequest(
             address=("step", assignment.step),
             problems=tuple(self.problems[i] for i in assignment.problem_ids),
             attempts={player: assignment.attempts[policy] for player, policy in config.seats.items()},
             temperatures=dict.fromkeys(config.seats, config.temperature),
+            weights=self.weights | self.opponents.weights(assignment),
             memory=self.memory.of(assignment),
             past=assignment.past,
             branching=self._branching(assignment),
@@ -381,10 +388,8 @@ class Session:
             )
 
     def _evaluated(self, step: int, last_of_stage: bool = False) -> Scores | None:
-        """Evaluates the weights that were synced last, if an evaluation is due. The next steps are played at the same
-        time, unless past opponents are on."""
-        if self.evaluations.due(step, last_of_stage) and self.opponents.seat_today():
-            self.clock.lap("publish")
+        """Evaluates the newest weights if an evaluation is due. The next steps are played at the same time, unless they
+        may be played with other weights: those of past opponents."""
         waiting = self.evaluations.begin(step, last_of_stage)
         if waiting is None:
             return None

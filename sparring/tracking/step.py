@@ -44,6 +44,14 @@ def episode_metrics(players: Iterable[str], result: PlayResult) -> dict[str, Any
         reason: sum(reason in t.components for t in attempts)
         for reason in ("sandbox_failure", "no_valid_test")
     }
+    row["weights"] = {
+        policy: {
+            "version": receipts[0].version,
+            "probe_difference": max(receipt.probe_difference for receipt in receipts),
+        }
+        for policy, receipts in result.receipts.items()
+        if receipts
+    }
     usage = result.usage
     row["prefix_hits"] = usage.cached / usage.prompts if usage.prompts else None
     row["tokens"] = tokens = usage.sampled.total()

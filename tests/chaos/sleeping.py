@@ -4,7 +4,7 @@ import asyncio
 from random import Random
 from typing import Any
 
-from benchmarks.scale import Sleeping
+from benchmarks.scale import TOKENS, Sleeping
 from sparring.core.play import PlayRequest
 from sparring.core.seeding import derive_seed
 
@@ -14,7 +14,7 @@ class Playing(Sleeping):
 
     async def play(self, request: PlayRequest, heard: Any) -> Any:
         await asyncio.sleep(self._rng.uniform(0.2, 1.0))
-        made = []
+        made, self._tokens = [], request.weights[TOKENS].version
         for problem in request.problems:
             self._rng = Random(derive_seed(*request.address, problem.id))
             made.append(self._episode())

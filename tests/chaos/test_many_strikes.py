@@ -17,10 +17,10 @@ import ray
 from ray._private.state import actors as known_actors
 
 from actors.rollout import RayRollouts
-from benchmarks.scale import ATTEMPTS, TOKENS, an_update, sleeping_parts
+from benchmarks.scale import ATTEMPTS, TOKENS, sleeping_parts
 from configs.load import load_run
 from driver import train
-from sparring.core.play import POLICIES
+from sparring.core.weights import Weights
 from sparring.runtime.session import open_session
 from tests.chaos.sleeping import Playing
 from tests.integration.conftest import rows_of
@@ -48,7 +48,6 @@ def playing() -> Iterator[RayRollouts]:
         build: Any = Playing
         rollouts = RayRollouts(build, [{"num_cpus": 0, "num_gpus": 0}] * ACTORS, "cpu")
         rollouts.wait_ready()
-        rollouts.publish(TOKENS, ray.put(an_update(4)))
         yield rollouts
         rollouts.close()
     finally:
@@ -56,8 +55,6 @@ def playing() -> Iterator[RayRollouts]:
 
 
 def play(rollouts: RayRollouts, run: Path) -> None:
-    for policy in POLICIES:  # what the run before published was lost with its mailboxes
-        rollouts.publish(policy, ray.put(an_update(0)))
     asked, recipe = load_run([
         "--config", "embedded", "--output-dir", str(run.parent), "--run-name", run.name, "--no-evaluation.enabled",
         "--curriculum.stages", "5", "--n-discriminator-steps", "0", "--n-generator-steps", "0",
@@ -66,6 +63,7 @@ def play(rollouts: RayRollouts, run: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sparring.runtime.cluster.cluster_parts", partial(sleeping_parts, rollouts))
         with open_session(asked, recipe) as session:
+            session.weights[TOKENS] = Weights(version=4, update=None)
             train(session)
 
 

@@ -5,6 +5,7 @@ vLLM, the learner and the GPU, which refuses what it has no room for, are script
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +14,13 @@ import pytest
 
 import driver
 from actors.episodes import EpisodeRunner, PolicyClient
+from actors.loading import LocalPolicy
 from actors.settings import VllmEngineSettings
 from sandbox_workers.nothing import NoSandbox
 from sparring.core.interfaces import EngineFailure, Sampling
 from sparring.core.play import PlayRequest
 from sparring.core.problem import Problem
-from sparring.core.weights import WeightUpdate, digest_of
+from sparring.core.weights import Weights, WeightUpdate, digest_of
 from sparring.runtime.local import LocalRollouts
 from sparring.tracking.clock import Clock
 from tests.playing import Letters, letters
@@ -117,19 +119,20 @@ class ScriptedLearner:
         self.card, self.version = card, 0
         card.take("learner", HELD)
 
-    def begin(self, batch: Any) -> Callable[[], tuple[Mapping[str, float], WeightUpdate]]:
+    def begin(self, batch: Any) -> Callable[[], tuple[Mapping[str, float], Weights]]:
         self.card.take("update", UPDATE)
         self.card.give("update")
         self.version += 1
         return lambda: ({}, update(self.version))
 
 
-def update(version: int) -> WeightUpdate:
+def update(version: int) -> Weights:
     tensors = {"weight": np.full(2, version)}
-    return WeightUpdate(
+    update = WeightUpdate(
         version=version, tensors=tensors, digest=digest_of(tensors), probe=(1, 1, 1),
         probe_logprobs=(0.0, 0.0),
     )  # fmt: skip
+    return Weights(version=version, update=update)
 
 
 class OneQuestion:
@@ -148,11 +151,10 @@ class OneGpu:
 
         self.card = card
         speaker = PolicyClient(
-            policy=VllmPolicy("scripted", settings, "cuda"),
+            engines=[LocalPolicy(VllmPolicy("scripted", settings, "cuda"), 1e-3)],
             format=Letters(),
             decode=letters,
             max_tokens=1,
-            probe_tolerance=1e-3,
         )
         runner = EpisodeRunner(OneQuestion(), NoSandbox(), {"generator": speaker}, {"first": "generator"}, 1)  # pyright: ignore
         self.rollouts = LocalRollouts(loop, runner)
@@ -206,11 +208,15 @@ def trained(gpu: OneGpu, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
         ),
         display=say,
         clock=Clock(),
+        weights={},
         credit={"generator": SimpleNamespace(samples=lambda *_: ([1], {}))},
         opponents=SimpleNamespace(learned=lambda *_: None),
         recorder=SimpleNamespace(finish=lambda: None),
         evaluate_start=lambda: None,
-        steps=lambda: ((assignment, gpu.rollouts.begin(REQUEST)) for assignment in assignments),
+        steps=lambda: (
+            (assignment, gpu.rollouts.begin(replace(REQUEST, weights=dict(session.weights))))
+            for assignment in assignments
+        ),
         finish_step=lambda *_: None,
     )
     driver.train(session)
@@ -220,19 +226,10 @@ def test_the_engine_sleeps_while_a_learner_updates(make: Any, monkeypatch: pytes
     """Awake it leaves no room for an update; and weights come before the reload, the cache after it."""
     gpu = make(WEIGHTS + CACHE + 2 * HELD)
     trained(gpu, monkeypatch, steps=2)
-    step = [
-        "generate",
-        "-weights",
-        "-kv_cache",
-        "+update",
-        "-update",
-        "+weights",
-        "reload",
-        "+kv_cache",
-        "generate",
-    ]
-    assert gpu.card.events == 2 * step
-    assert gpu.card.held.total() == WEIGHTS + CACHE + 2 * HELD
+    step = ["generate", "-weights", "-kv_cache", "+update", "-update"]
+    loads = ["+weights", "reload", "+kv_cache", "generate"]
+    assert gpu.card.events == [*step, *loads, *step]
+    assert gpu.card.held.total() == 2 * HELD
 
 
 def test_an_engine_that_does_not_sleep_leaves_no_room(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import torch
 from transformers import PreTrainedModel
 
 from actors.episodes import EpisodeRunner, PolicyClient
+from actors.loading import LocalPolicy
 from actors.settings import TransformersEngineSettings, VllmEngineSettings
 from actors.transformers_policy import TransformersPolicy
 from learners.models import score_tokens
@@ -222,7 +223,7 @@ def test_a_play_is_the_same_to_the_bit_whatever_is_played_beside_it(transformers
             return [await player.policy.generate(prompt, ask(seed=seed)) for seed in (1, 2)]
 
         speaker = PolicyClient(
-            policy=transformers.policy, format=Letters(), decode=letters, max_tokens=12, probe_tolerance=1.0
+            engines=[LocalPolicy(transformers.policy, 1.0)], format=Letters(), decode=letters, max_tokens=12
         )
         runner = EpisodeRunner(SimpleNamespace(play=play), NoSandbox(), {"one": speaker}, {"one": "one"}, 0)  # type: ignore[arg-type]
         problems = tuple(match("letters", f"{number}.{i}") for i in range(2 + number))

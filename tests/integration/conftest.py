@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from sandbox_workers.jobs import SandboxUnavailable
+from sparring.core.play import POLICIES
 from sparring.embedded.problems import embedded_problems
 from sparring.embedded.teaching import SHIPPED
 from sparring.problems.loader import load_problems
@@ -199,6 +200,19 @@ def rows_of(run: Path) -> list[dict[str, Any]]:
     file = run / "metrics.jsonl"
     lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def require_synced(rows: Sequence[Mapping[str, Any]], tolerance: float = 1e-4, lag: int = 0) -> None:
+    """Asserts that every step was played with the newest weights of both policies, or with weights that are at most `lag`
+    updates older, and that the engines computed the learners' probabilities with them."""
+    newest = dict.fromkeys(POLICIES, 0)
+    for row in rows[1:]:
+        for policy, version in newest.items():
+            played = row["weights"].get(policy, {"version": 0, "probe_difference": 0.0})
+            assert version - lag <= played["version"] <= version, f"step {row['step']}: {policy}"
+            assert played["probe_difference"] < tolerance
+            newest[policy] += "samples" in row.get(policy, {})
+    assert all(newest.values()), "both learned"
 
 
 def living_children() -> list[psutil.Process]:

@@ -1,5 +1,5 @@
-"""An engine apart that is killed, stopped, or ends by itself: it is begun anew with the weights that were published last, and
-who plays goes on."""
+"""An engine apart that is killed, stopped, or ends by itself: it is begun anew, loads the weights of the request, and who
+plays goes on."""
 
 import asyncio
 import os
@@ -14,18 +14,23 @@ from typing import Any, NoReturn
 
 import pytest
 import ray
+from ray.exceptions import RayError
 
 from actors import watching
 from actors.engines import EngineActor, RemotePolicy
+from actors.loading import LocalPolicy
 from actors.rollout import REPLACEMENTS, RayRollouts
 from sparring.core.episode import Completion, FinishReason
 from sparring.core.errors import RunFailed
 from sparring.core.interfaces import EngineFailure, Sampling
 from sparring.core.play import PlayRequest, PlayResult
 from sparring.core.problem import Problem
-from sparring.core.weights import PublishReceipt, WeightUpdate
+from sparring.core.weights import PublishError, PublishReceipt, Weights, WeightUpdate
+from sparring.runtime.cluster import for_the_user
 
 POLICIES = ("generator", "discriminator")
+WRONG = 13
+"""A version with which the engine computes something else than the learner."""
 ASKED = Sampling(max_tokens=1, stop_token_ids=())
 pytestmark = pytest.mark.slow
 
@@ -48,7 +53,8 @@ class Engine:
         if self.ends.exists() and self.version != update.version:
             self._end()
         self.version = update.version
-        return PublishReceipt(version=update.version, digest=update.digest, probe_difference=0.0)
+        difference = float(update.version == WRONG)
+        return PublishReceipt(version=update.version, digest=update.digest, probe_difference=difference)
 
     def _end(self) -> NoReturn:
         ended(self.ends).touch()
@@ -76,6 +82,8 @@ class Runner:
         self.remote = remote
 
     async def play(self, request: PlayRequest, heard: Any) -> tuple[PlayResult, list[Any]]:
+        for policy in POLICIES:
+            await self.remote[policy].load(request.weights.get(policy), request.order)
         seconds = [float(p.description) for p in request.problems]
         said = [await self.remote[policy].generate([s], ASKED) for s in seconds for policy in POLICIES]  # type: ignore
         versions = dict(zip(POLICIES, [one.version for one in said], strict=False))
@@ -96,10 +104,7 @@ def rollouts(ends: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayRollout
         monkeypatch.setattr(watching, name, seconds)
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)  # fmt: skip
     try:
-        build = partial(_engines, ends)
-        engine = EngineActor.options(num_cpus=0).remote(
-            build, dict.fromkeys(POLICIES, 1e-3), "engine of both"
-        )
+        engine = EngineActor.options(num_cpus=0).remote(partial(_engines, ends), "engine of both")
         remote = {policy: RemotePolicy(policy, engine) for policy in POLICIES}
         runner: Any = partial(Runner, remote)
         made = RayRollouts(
@@ -112,15 +117,20 @@ def rollouts(ends: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayRollout
         ray.shutdown()
 
 
-def _engines(ends: Path) -> dict[str, Engine]:
-    return {policy: Engine(ends) for policy in POLICIES}
+def _engines(ends: Path) -> dict[str, LocalPolicy]:
+    engines: list[Any] = [Engine(ends) for _ in POLICIES]
+    return {policy: LocalPolicy(engine, 1e-3) for policy, engine in zip(POLICIES, engines, strict=True)}
 
 
-def begin(rollouts: RayRollouts, seconds: float = 0.0) -> Callable[[], PlayResult]:
+def begin(rollouts: RayRollouts, seconds: float = 0.0, **versions: int) -> Callable[[], PlayResult]:
+    """versions: of the policies' weights."""
     problem = Problem(
         id="p", description=str(seconds), function_signature="", baseline_tests=(), reference_solution=""
     )
-    return rollouts.begin(PlayRequest(address=("step", 1), problems=(problem,), attempts={}, temperatures={}))
+    weights = {policy: update(version) for policy, version in versions.items()}
+    return rollouts.begin(
+        PlayRequest(address=("step", 1), problems=(problem,), attempts={}, temperatures={}, weights=weights)
+    )
 
 
 def played(result: PlayResult) -> tuple[int, dict[str, int]]:
@@ -128,18 +138,18 @@ def played(result: PlayResult) -> tuple[int, dict[str, int]]:
     return episode.pid, episode.versions  # type: ignore[attr-defined]
 
 
-def update(version: int) -> Any:
-    return ray.put(WeightUpdate(version=version, tensors={}, digest=1, probe=(1, 2), probe_logprobs=(-1.0,)))
+def update(version: int) -> Weights:
+    update = WeightUpdate(version=version, tensors={}, digest=1, probe=(1, 2), probe_logprobs=(-1.0,))
+    return Weights(version=version, update=ray.put(update))
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_who_plays_asks_it_again_and_it_has_the_weights_that_were_published(
+def test_who_plays_asks_it_again_and_it_has_the_weights_of_the_request(
     rollouts: RayRollouts, how: signal.Signals
 ) -> None:
-    assert rollouts.publish("generator", update(3))[0].version == 3
-    first, versions = played(begin(rollouts)())
-    assert versions == {"generator": 3, "discriminator": 0}, "nothing was published of the other"
-    playing = begin(rollouts, 1.5)
+    first, versions = played(begin(rollouts, generator=3)())
+    assert versions == {"generator": 3, "discriminator": 0}, "the other plays with those that it started with"
+    playing = begin(rollouts, 1.5, generator=3)
     time.sleep(1)
     os.kill(first, how)
     result = playing()
@@ -147,8 +157,7 @@ def test_who_plays_asks_it_again_and_it_has_the_weights_that_were_published(
     assert second != first and versions == {"generator": 3, "discriminator": 0}
     assert result.played_again == 0, "what the rollout actor had is not begun anew"
     os.kill(second, how)
-    assert rollouts.publish("discriminator", update(4))[0].version == 4
-    third, versions = played(begin(rollouts)())
+    third, versions = played(begin(rollouts, generator=3, discriminator=4)())
     assert third != second and versions == {"generator": 3, "discriminator": 4}
 
 
@@ -174,16 +183,20 @@ def test_one_that_is_lost_again_and_again_ends_the_run_with_its_last_words(
 def test_one_that_ends_over_new_weights_ends_the_run_where_it_keeps_doing_so(
     rollouts: RayRollouts, ends: Path
 ) -> None:
-    """Nobody generates then."""
     ends.touch()
     with pytest.raises(RunFailed, match=rf"the discriminator was lost {REPLACEMENTS + 1} times, .*no memory"):
-        rollouts.publish("generator", update(3))
+        begin(rollouts, generator=3)()
 
 
 def test_one_that_ends_over_new_weights_is_begun_anew(rollouts: RayRollouts, ends: Path) -> None:
     first, _ = played(begin(rollouts)())
     ends.touch()
     threading.Thread(target=let_one_end, args=(ends,)).start()
-    assert rollouts.publish("generator", update(3))[0].version == 3
-    second, versions = played(begin(rollouts)())
+    second, versions = played(begin(rollouts, generator=3)())
     assert second != first and versions["generator"] == 3
+
+
+def test_weights_that_an_engine_does_not_run_on_end_the_run_with_that_reason(rollouts: RayRollouts) -> None:
+    with pytest.raises(RayError) as failed:
+        begin(rollouts, generator=WRONG)()
+    assert isinstance(for_the_user(failed.value), PublishError)

@@ -18,7 +18,6 @@ from sandbox_workers.pool import start_pool
 from sparring.core.episode import Episode
 from sparring.core.play import PlayRequest, PlayResult
 from sparring.core.problem import Problem
-from sparring.core.weights import PublishReceipt, WeightUpdate
 from sparring.runtime.monitoring import Monitor
 
 ROW = {
@@ -33,9 +32,6 @@ class Runner:
 
     async def play(self, request: PlayRequest, heard: Any) -> tuple[PlayResult, list[Any]]:
         return PlayResult(episodes=[], sandbox={}), []
-
-    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
-        return PublishReceipt(version=1, digest=0, probe_difference=0.0)
 
     async def close(self) -> None:
         pass
@@ -103,19 +99,16 @@ def test_every_part_is_seen_at_the_endpoint(endpoint: str, tmp_path: Path) -> No
         id="p", description="", function_signature="", baseline_tests=(), reference_solution=""
     )
 
-    update = WeightUpdate(version=1, tensors={}, digest=0, probe=(), probe_logprobs=())
-
     def work(seed: int) -> None:
         program = f"def f(x): return x  # {seed}"  # what was judged before is remembered
         asyncio.run(client.judge(program, ["assert f(1) == 1", "assert f(2) == 3"]))
         rollouts.begin(PlayRequest(address=("step", 1), problems=(problem,), attempts={}, temperatures={}))()
-        rollouts.publish("generator", ray.put(update))
         ray.get(mailbox.put_batch.remote("generator", 1, [ray.put(None)]))
         monitor.step(ROW, [played, played])
 
     try:
         names = {
-            "ray_sparring_judge_seconds_count", "ray_sparring_publish_seconds_count", "ray_sparring_batches_kept",
+            "ray_sparring_judge_seconds_count", "ray_sparring_batches_kept",
             "ray_sparring_problems_in_flight", "ray_sparring_disk_free_bytes", "ray_node_mem_used", "ray_node_disk_free",
             "ray_sparring_sandbox_jobs_total", "ray_sparring_episodes_total", "ray_sparring_dropped_attempts_total",
             "ray_sparring_sandbox_batches", "ray_sparring_step", "ray_sparring_episodes_per_s", "ray_sparring_held_out",
@@ -124,10 +117,6 @@ def test_every_part_is_seen_at_the_endpoint(endpoint: str, tmp_path: Path) -> No
         samples, rounds = seen(endpoint, names, work)
         assert names <= {name.split("{")[0] for name in samples}
         assert value(samples, "ray_sparring_judge_seconds_count", actor="sandbox 0") in range(1, rounds + 1)
-        published = value(
-            samples, "ray_sparring_publish_seconds_count", actor="rollout 0", policy="generator"
-        )
-        assert published in range(1, rounds + 1)
         assert value(samples, "ray_sparring_sandbox_batches", actor="sandbox 0") == 0
         assert value(samples, "ray_sparring_problems_in_flight", actor="rollout 0") == 0
         assert value(samples, "ray_sparring_batches_kept", learner="generator") == 1

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.integration.conftest import require_synced
+
 ROLES = ("generator", "discriminator")
 SHRUNKEN = (
     "--config", "embedded", "--curriculum.stages", "1", "--curriculum.n-discriminator-steps", "1",
@@ -48,10 +50,10 @@ def test_killed_in_the_middle_and_continued(drive, small: tuple[str, ...], tmp_p
     for role in ROLES:
         assert learned[role], f"the {role} did not learn"
         for row in learned[role]:
-            assert row[role]["probe_difference"] < 1e-4
             assert row[role]["mismatch_max"] < 1e-3
             assert row[role]["samples"] > 0
         assert max(row[role]["gradient_norm"] for row in learned[role]) > 0
+    require_synced(rows)
     assert all(row["dropped"]["sandbox_failure"] == 0 for row in rows[1:])
     assert all(row["tokens_per_s"] > 0 for row in rows[1:])
 

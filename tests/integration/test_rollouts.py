@@ -16,26 +16,41 @@ import ray
 from ray.exceptions import RayActorError
 
 from actors import rollout, watching
+from actors.loading import LocalPolicy
 from actors.rollout import REPLACEMENTS, RayRollouts
 from actors.scheduler import RayScheduler
 from sparring.core.errors import RunFailed
 from sparring.core.interfaces import EngineFailure
 from sparring.core.play import PlayProgress, PlayRequest, PlayResult
 from sparring.core.problem import Problem
-from sparring.core.weights import PublishReceipt, WeightUpdate, digest_of
+from sparring.core.weights import PublishReceipt, Weights, WeightUpdate, digest_of
 from sparring.curriculum.curriculum import Curriculum, Schedule
 
 CPUS = [{"num_cpus": 0.1, "num_gpus": 0}] * 2
+
+
+class Engine:
+    version = 0
+
+    async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
+        self.version = update.version
+        return PublishReceipt(version=update.version, digest=digest_of(update.tensors), probe_difference=0.0)
 
 
 class Runner:
     """Plays as long as a problem's description says; its episodes say who played, and by which weights."""
 
     def __init__(self, index: int) -> None:
-        self.index, self.version, self.problems = index, 0, 0
+        self.index, self.problems, self.slept = index, 0, False
+        engine: Any = Engine()
+        self.policy = LocalPolicy(engine, 1.0)
 
     async def play(self, request: PlayRequest, heard: Any) -> tuple[PlayResult, list[Any]]:
         began = time.time()
+        receipts: Any = {
+            policy: [await self.policy.load(weights, request.order)]
+            for policy, weights in request.weights.items()
+        }
         heard(PlayProgress(expected=len(request.problems)))
         for done, problem in enumerate(request.problems, 1):
             if problem.description == "fatal":
@@ -51,18 +66,19 @@ class Runner:
                 problem_id=p.id,
                 by=self.index,
                 pid=os.getpid(),
-                version=self.version,
+                version=self.policy.version,
+                slept=self.slept,
                 began=began,
                 ended=time.time(),
             )
             for p in request.problems
         ]
         self.problems += len(found)
-        return PlayResult(episodes=found, sandbox={"problems": float(self.problems)}), []
+        counts = {"problems": float(self.problems)}
+        return PlayResult(episodes=found, sandbox=counts, receipts=receipts), []
 
-    async def publish(self, policy: str, update: WeightUpdate) -> PublishReceipt:
-        self.version = update.version
-        return PublishReceipt(version=update.version, digest=digest_of(update.tensors), probe_difference=0.0)
+    async def sleep(self) -> None:
+        self.slept = True
 
     async def close(self) -> None: ...
 
@@ -70,13 +86,17 @@ class Runner:
 PART = {"w": np.arange(3)}
 
 
-def weights(version: int) -> Any:
-    """As a mailbox has them: the tensors in a part by itself."""
-    return ray.put(
-        WeightUpdate(
-            version=version, tensors={}, parts=[ray.put(PART)], digest=0, probe=(), probe_logprobs=()
-        )
+def weights(version: int) -> Weights:
+    """As a learner's handle returns them: the tensors are in a part by itself."""
+    update = WeightUpdate(
+        version=version,
+        tensors={},
+        parts=[ray.put(PART)],
+        digest=digest_of(PART),
+        probe=(),
+        probe_logprobs=(),
     )
+    return Weights(version=version, update=ray.put(update))
 
 
 @pytest.fixture(scope="module")
@@ -97,13 +117,14 @@ def rollouts(cluster: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayRoll
     for name, seconds in {"LOOK_S": 0.5, "SILENCE_S": 4.0}.items():
         monkeypatch.setattr(watching, name, seconds)
     build: Any = Runner
-    made = RayRollouts(build, CPUS, "cpu")
+    made = RayRollouts(build, CPUS, "cpu", sleeps=True)
     made.wait_ready()
     yield made
     made.close()
 
 
-def request(*seconds: float | str) -> PlayRequest:
+def request(*seconds: float | str, version: int = 0) -> PlayRequest:
+    """version: of the generator's weights; 0: those that the engines started with."""
     problems = (
         Problem(
             id=f"p{i}", description=str(s), function_signature="", baseline_tests=(), reference_solution=""
@@ -111,7 +132,12 @@ def request(*seconds: float | str) -> PlayRequest:
         for i, s in enumerate(seconds)
     )
     return PlayRequest(
-        address=("step", 1), problems=tuple(problems), attempts={}, temperatures={}, recorded={}
+        address=("step", 1),
+        problems=tuple(problems),
+        attempts={},
+        temperatures={},
+        weights={"generator": weights(version)} if version else {},
+        recorded={},
     )
 
 
@@ -151,16 +177,22 @@ def test_a_step_is_dealt_alike_beside_an_evaluation_and_alone(rollouts: RayRollo
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
-def test_what_a_lost_actor_had_is_played_again_with_the_last_weights(rollouts: RayRollouts, how: int) -> None:
-    rollouts.publish("generator", weights(7))
+def test_what_a_lost_actor_had_is_played_again_with_the_same_weights(rollouts: RayRollouts, how: int) -> None:
     lost = played(rollouts.begin(request(0, 0))(), "pid")[0]
-    steps = [rollouts.begin(request(3, 1)), rollouts.begin(request(0, 0, 0))]
+    steps = [rollouts.begin(request(*seconds, version=7)) for seconds in ((3, 1), (0, 0, 0))]
     os.kill(lost, how)
     results = [wait() for wait in steps]
     assert [result.played_again for result in results] == [1, 2]
     for result in results:
         assert played(result, "problem_id") == sorted(played(result, "problem_id"))
         assert lost not in played(result, "pid") and set(played(result, "version")) == {7}
+        receipts = result.receipts["generator"]
+        assert {(receipt.version, receipt.digest) for receipt in receipts} == {(7, digest_of(PART))}
+
+
+def test_actors_play_with_the_weights_of_their_request(rollouts: RayRollouts) -> None:
+    versions = [played(rollouts.begin(request(0, 0, version=v))(), "version") for v in (0, 4, 4, 2)]
+    assert versions == [[0, 0], [4, 4], [4, 4], [2, 2]], "a past opponent's are older"
 
 
 @pytest.mark.slow
@@ -186,13 +218,13 @@ def test_what_was_finished_and_lost_after_its_actor_was_replaced_is_played_again
     share = rollouts._open[0]
     ray.wait([share.playing])
     ray.kill(share.actor)
-    rollouts.publish("generator", weights(5))
+    rollouts.sleep()
     # another has taken its place, and what is there was not played again
     assert share.again == 0
     share.playing, share.transcripts = share.actor.play.remote(share.request)  # which nobody will have
     result = finished()
     assert result.played_again == 1
-    assert played(result, "by") == [0, 1] and played(result, "version") == [5, 0]
+    assert played(result, "by") == [0, 1]
 
 
 @pytest.mark.slow
@@ -273,12 +305,12 @@ def test_what_is_lost_again_and_again_ends_the_run_with_its_last_words(rollouts:
 
 
 @pytest.mark.slow
-def test_publishing_outlives_an_actor(rollouts: RayRollouts) -> None:
-    pids = played(rollouts.begin(request(0, 0))(), "pid")
+def test_who_replaces_a_lost_actor_sleeps_too(rollouts: RayRollouts) -> None:
+    pids = played(rollouts.begin(request(0, 0, version=3))(), "pid")
     os.kill(pids[0], signal.SIGKILL)
-    receipts = rollouts.publish("generator", weights(3))
-    assert [(receipt.version, receipt.digest) for receipt in receipts] == [(3, digest_of(PART))] * 2
-    assert played(rollouts.begin(request(0, 0))(), "version") == [3, 3]
+    rollouts.sleep()
+    result = rollouts.begin(request(0, 0, version=3))()
+    assert played(result, "slept") == [True, True] and played(result, "version") == [3, 3]
 
 
 def test_another_scheduler_knows_what_the_lost_one_knew(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Drive, rows_of
+from tests.integration.conftest import Drive, require_synced, rows_of
 from tests.integration.test_ray_run import SHRUNKEN
 
 AHEAD = (
@@ -36,9 +36,8 @@ def test_on_ray_engines_and_learners_work_at_the_same_time(drive: Drive, tmp_pat
         *small, "--rollout.max-policy-lag", "1", "--output-dir", tmp_path, "--run-name", run.name, timeout=400
     )
     assert done.code == 0, done.err
-    rows = rows_of(run)[1:]
+    rows = rows_of(run)
+    require_synced(rows, lag=1)
     for role in ("generator", "discriminator"):
         assert max(lags(run, role)) == 1.0
-        learnt = [row[role] for row in rows if "samples" in row.get(role, {})]
-        assert all(row["probe_difference"] < 1e-4 for row in learnt), "what it plays by is what was published"
-    assert all(row["dropped"]["sandbox_failure"] == 0 for row in rows)
+    assert all(row["dropped"]["sandbox_failure"] == 0 for row in rows[1:])

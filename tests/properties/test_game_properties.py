@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.episodes import EpisodeRunner, PolicyClient
+from actors.loading import LocalPolicy
 from sparring.core.episode import Episode, Trajectory
 from sparring.core.interfaces import Sampling, SandboxFailure
 from sparring.core.play import PlayRequest
@@ -150,11 +151,10 @@ def run(rules: GameRules, draw_seed: int, *, failing: float = 0.1, attempts: int
 
     policies = sorted(set(rules.seats.values()))
     speaker = PolicyClient(
-        policy=ScriptedPolicy(script),
+        engines=[LocalPolicy(ScriptedPolicy(script), 1.0)],
         format=style,
         decode=letters,
         max_tokens=max_tokens,
-        probe_tolerance=1.0,
     )
     runner = EpisodeRunner(
         rules.game(), Drawn(draw_seed, failing), dict.fromkeys(policies, speaker), rules.seats, draw_seed

@@ -199,8 +199,9 @@ class MultistageGame:
         sandbox: Sandbox,
         wrong: Sequence[str] = (),
         mutants: Sequence[str] = (),
+        style: PromptFormat | None = None,
     ) -> list[SuiteRecord | None]:
-        return await Suites(problem, self.rules, sandbox).records(suites, wrong, mutants)
+        return await Suites(problem, self.rules, sandbox, style).records(suites, wrong, mutants)
 
     def tests_of(self, suites: Sequence[str], problem: Problem) -> list[str]:
         """Returns the tests of the suites that can be run, without repetitions. With test_format "strict", the

@@ -88,11 +88,12 @@ class Suites:
     def __init__(
         self, problem: Problem, rules: MultistageRules, sandbox: Sandbox, style: PromptFormat | None = None
     ) -> None:
-        """style: the discriminator's prompt format, whose prompts show fewer or more tests; None: that of a chat model."""
+        """style: the prompt format in which the discriminator was asked; tests that its prompt shows are not valid. None: the
+        suites were written without a prompt."""
         self._problem, self._rules, self._sandbox = problem, rules, sandbox
         self._limits = problem.limits_over(rules.sandbox_limits)
         self._strict = rules.test_format == "strict"
-        prompt = text_in(style, messages.attack(problem, rules))
+        prompt = text_in(style, messages.attack(problem, rules)) if style is not None else ""
         self._shown = shown_calls(prompt, problem, rules.input_limits)
 
     async def records(

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from actors.engines import EngineShell, RemotePolicy
+from actors.loading import LocalPolicy
 from sparring.core.episode import Completion, FinishReason
 from sparring.core.interfaces import Sampling
-from sparring.core.weights import PublishError, PublishReceipt, WeightUpdate
+from sparring.core.weights import PublishError, PublishReceipt, Weights, WeightUpdate
 
 ASKED = Sampling(max_tokens=1, stop_token_ids=())
 
@@ -34,22 +35,28 @@ class Engine:
         self.closed = True
 
 
-def update(version: int) -> WeightUpdate:
-    return WeightUpdate(version=version, tensors={}, digest=1, probe=(1, 2), probe_logprobs=(-1.0,))
+def update(version: int) -> Weights:
+    tensors = WeightUpdate(version=version, tensors={}, digest=1, probe=(1, 2), probe_logprobs=(-1.0,))
+    return Weights(version=version, update=tensors)
+
+
+def local(engine: Any) -> LocalPolicy:
+    return LocalPolicy(engine, 1e-3)
 
 
 def remote(shell: EngineShell) -> Any:
     """As Ray gives it out."""
     return SimpleNamespace(
-        generate=SimpleNamespace(remote=shell.generate), publish=SimpleNamespace(remote=shell.publish)
+        generate=SimpleNamespace(remote=shell.generate), load=SimpleNamespace(remote=shell.load)
     )
 
 
 def test_two_policies_of_one_engine_are_spoken_to_by_name() -> None:
     engines = {"generator": Engine(0.0), "discriminator": Engine(0.0)}
-    shell = EngineShell(lambda: engines, dict.fromkeys(engines, 1e-3), "engine of both")
+    shell = EngineShell(lambda: {name: local(engine) for name, engine in engines.items()}, "engine of both")
     policies = {name: RemotePolicy(name, remote(shell)) for name in engines}
-    assert asyncio.run(policies["discriminator"].load_weights(update(3))).version == 3
+    receipt = asyncio.run(policies["discriminator"].load(update(3), 0))
+    assert receipt is not None and receipt.version == 3
     played = {name: asyncio.run(policy.generate((7,), ASKED)) for name, policy in policies.items()}
     assert {name: one.version for name, one in played.items()} == {"generator": 0, "discriminator": 3}
     assert policies["discriminator"].version == 3 and list(played["generator"].tokens) == [7]
@@ -60,6 +67,6 @@ def test_two_policies_of_one_engine_are_spoken_to_by_name() -> None:
 
 
 def test_weights_that_do_not_act_are_refused_by_the_engines_actor() -> None:
-    shell = EngineShell(lambda: {"generator": Engine(0.5)}, {"generator": 1e-3}, "engine of the generator")
+    shell = EngineShell(lambda: {"generator": local(Engine(0.5))}, "engine of the generator")
     with pytest.raises(PublishError, match="does not run on the published weights"):
-        asyncio.run(shell.publish("generator", update(1)))
+        asyncio.run(shell.load("generator", update(1), 0))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from actors.episodes import EpisodeRunner, PolicyClient
+from actors.loading import LocalPolicy
 from sandbox_workers.nothing import NoSandbox
 from sparring.core.batch import transcript_of
 from sparring.core.episode import Episode, Outcome
@@ -23,15 +24,11 @@ from tests.playing import STOP, Letters, ScriptedPolicy, letters
 
 @pytest.mark.parametrize("problems", [1, 3, 12])
 def test_problems_are_dealt_out_among_a_policys_engines(problems: int) -> None:
-    engines: list[Any] = [SimpleNamespace(name=i) for i in range(3)]
-    speaker = PolicyClient(
-        policy=engines[0],
-        more=tuple(engines[1:]),
-        format=None,
-        decode=letters,
-        max_tokens=1,
-        probe_tolerance=1.0,
-    )  # type: ignore[arg-type]
+    async def load(*_: Any) -> None: ...
+
+    engines: list[Any] = [SimpleNamespace(name=i, load=load) for i in range(3)]
+    style: Any = None
+    speaker = PolicyClient(engines=engines, format=style, decode=letters, max_tokens=1)
 
     async def play(problem: Any, players: Any, sandbox: Any, memory: Any) -> Any:
         return players["generator"].policy._policy.name
@@ -54,7 +51,7 @@ def test_play_for_training_answers_what_was_earned_and_leaves_the_rest_apart() -
     """What the driver keeps is small; rows and transcripts have the rest."""
     games: Any = SimpleNamespace(play=lambda problem, players, *_: spoken(problem, players["generator"]))
     policy = ScriptedPolicy(lambda prompt, sampling: [*map(ord, "ab"), STOP])
-    speaker = PolicyClient(policy=policy, format=Letters(), decode=letters, max_tokens=9, probe_tolerance=1.0)
+    speaker = PolicyClient(engines=[LocalPolicy(policy, 1.0)], format=Letters(), decode=letters, max_tokens=9)
     runner = EpisodeRunner(games, NoSandbox(), {"of mine": speaker}, {"generator": "of mine"}, 0)
     problems = tuple(match("letters", name) for name in ("p", "q"))
     asked = PlayRequest(
@@ -100,7 +97,7 @@ def test_a_play_tells_how_many_completions_of_how_many_are_there(
 ) -> None:
     games: Any = SimpleNamespace(play=lambda problem, players, *_: spoken(problem, players["generator"]))
     policy = ScriptedPolicy(lambda prompt, sampling: [*map(ord, "ab"), STOP])
-    speaker = PolicyClient(policy=policy, format=Letters(), decode=letters, max_tokens=9, probe_tolerance=1.0)
+    speaker = PolicyClient(engines=[LocalPolicy(policy, 1.0)], format=Letters(), decode=letters, max_tokens=9)
     seats = {"generator": "generator", "discriminator": "discriminator"}
     runner = EpisodeRunner(games, NoSandbox(), dict.fromkeys(seats, speaker), seats, 0, stages=stages)
     request = PlayRequest(

@@ -68,8 +68,13 @@ def test_the_steps_of_a_run_that_did_not_begin_are_none(tmp_path: Path) -> None:
     row = {
         "seconds": {"total": 2.0},
         "tokens_per_s": 7.0,
-        "generator": {"probe_difference": 0.1, "samples": 4},
+        "weights": {"generator": {"version": 1, "probe_difference": 0.1}},
+        "generator": {"samples": 4},
     }
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in ({"step": 0}, row)))
     [step] = steps_of(tmp_path)
-    assert step["generator"]["probe_difference"] == 0.1 and "discriminator" not in step
+    assert (
+        step["weights"] == row["weights"]
+        and step["generator"]["samples"] == 4
+        and "discriminator" not in step
+    )

@@ -15,6 +15,7 @@ from sparring.core.errors import SparringError
 from sparring.core.evaluation import Scores
 from sparring.core.play import PlayRequest
 from sparring.core.problem import Problem
+from sparring.core.weights import Weights
 from sparring.games.multistage.rules import MultistageRules
 from sparring.runtime.evaluations import Evaluations
 from sparring.runtime.parts import Start
@@ -22,6 +23,7 @@ from sparring.tracking.clock import Clock
 from sparring.tracking.progress import Display
 
 DONE = {"step": 3}
+WEIGHTS = {"generator": Weights(version=3, update=None)}
 TEXTS = ("description", "function_signature", "reference_solution")
 
 
@@ -36,6 +38,7 @@ class Game:
         self.events: list[str] = []
 
     def begin(self, request: PlayRequest) -> Any:
+        assert request.weights == WEIGHTS
         bank = request.address == ("bank",)
         self.played += bank
         name = "bank" if bank else "held out"
@@ -79,7 +82,8 @@ def made(monkeypatch: pytest.MonkeyPatch, said: io.StringIO) -> Any:
         state = DONE if checkpoint is not None else None
         start = Start(run_directory=run, models={}, checkpoint=checkpoint, versions={}, state=state)
         config = Config.model_validate({"evaluation": settings})
-        return Evaluations(config, start, [], parts, Display(Console(file=said, width=200)), Clock())
+        show = Display(Console(file=said, width=200))
+        return Evaluations(config, start, [], parts, WEIGHTS, show, Clock())
 
     return make
 

@@ -75,6 +75,6 @@ def test_weights_are_published_in_the_engines_precision(tmp_path: Path) -> None:
             engine_dtype=dtype,
             probe=(5, 4, 3),
         )
-        update = local.LocalLearner(spec.build(), spec, tmp_path).current_weights()
+        update = local.LocalLearner(spec.build(), spec, tmp_path).current_weights().update
         assert update.probe == (5, 4, 3) and len(update.probe_logprobs) == 2
         assert {array.itemsize for array in update.tensors.values()} == {size}

@@ -1,4 +1,4 @@
-"""Which weights an engine holds while its policy is frozen, is evaluated and learns, and after a restart."""
+"""Which weights play while their policy is frozen and while it learns, and after a restart."""
 
 import json
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ import pytest
 
 from configs.schema import Config
 from sparring.core.episode import Episode, Trajectory
+from sparring.core.weights import Weights
 from sparring.curriculum.curriculum import Curriculum
 from sparring.runtime.opponents import PastOpponents
 from sparring.runtime.parts import Start
@@ -39,61 +40,59 @@ class Learned:
     def version(self) -> int:
         return self.versions[self.role]
 
-    def current_weights(self) -> tuple[str, int]:
-        return self.role, self.version
+    def current_weights(self) -> Weights:
+        return Weights(version=self.version, update=self.role)
 
 
 @dataclass
 class Run:
-    """A run of which only the order of things is real: weights are (policy, version)."""
+    """A run of which only the order of things is real: a weight update is the name of its policy."""
 
     config: Config
     directory: Path
     files: dict[str, Any] = field(default_factory=dict)
-    engines: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROLES, 0))
     learners: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ROLES, 0))
-    loads: int = 0
+    reads: int = 0
+    """Number of weights that were read from files."""
     seen: list[tuple[int, str, dict[str, int]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         parts: Any = SimpleNamespace(
-            rollouts=SimpleNamespace(publish=self.publish),
             learners={role: Learned(self.learners, role) for role in ROLES},
             keep_weights=lambda weights, file: self.files.__setitem__(str(file), weights),
-            kept_weights=lambda file: self.files[str(file)],
+            kept_weights=self.kept_weights,
         )
         checkpoint = self.directory / "checkpoints" / "step_000001"
         start = Start(run_directory=self.directory, models={}, checkpoint=checkpoint, versions={}, state=None)
         self.opponents = PastOpponents(self.config, start, parts)
         self.curriculum = Curriculum(**self.config.curriculum_arguments(["p"]))
 
-    def publish(self, role: str, weights: tuple[str, int]) -> None:
-        assert weights[0] == role
-        self.engines[role] = weights[1]
-        self.loads += 1
+    def kept_weights(self, version: int, file: Path) -> Weights:
+        assert self.files[str(file)].version == version
+        self.reads += 1
+        return self.files[str(file)]
 
-    def step(self, reward: float = 0.5, evaluate: bool = False, last_is_flat: bool = False) -> None:
+    def step(self, reward: float = 0.5, last_is_flat: bool = False) -> None:
         """last_is_flat: the last step of a phase gives who learns no sample."""
         assignment = self.curriculum.next()
         assert assignment is not None
-        self.opponents.seat(assignment)
-        for role in assignment.learning:
-            assert self.engines[role] == self.learners[role], "who learns plays by its own weights"
-        self.seen.append((assignment.step, assignment.phase, dict(self.engines)))
+        past = self.opponents.weights(assignment)
+        assert all(weights.update == role for role, weights in past.items())
+        assert past.keys().isdisjoint(assignment.learning), (
+            "a policy that learns plays with its newest weights"
+        )
+        playing = self.learners | {role: weights.version for role, weights in past.items()}
+        self.seen.append((assignment.step, assignment.phase, playing))
         for role in assignment.learning:
             if last_is_flat and role in assignment.stops_learning:
                 continue
             self.learners[role] += 1
-            self.engines[role] = self.learners[role]
         self.curriculum.observe(assignment.step, {}, {})
         told = {"pass_rate": reward, "kill_rate": reward}
         attempts = [
             Trajectory(player=role, attempt=0, turns=[], reward=reward, components=told) for role in ROLES
         ]
         self.opponents.played(assignment, [Episode(problem_id="p", trajectories=attempts)])
-        if evaluate:
-            self.opponents.seat_today()
-            assert self.engines == self.learners
 
     def finish(self, **given: Any) -> "Run":
         while self.curriculum.next() is not None:
@@ -109,8 +108,7 @@ def test_a_frozen_policy_plays_one_version_for_the_whole_phase_and_it_is_of_its_
     # the generator stops learning after steps 5 and 10, with 3 and 6 updates
     of_generator = [engines["generator"] for _, at, engines in run.seen if at == "discriminator"]
     assert of_generator[:4] == [0, 0, 3, 3] and of_generator[4] in (3, 6)
-    # a phase loads at most twice: the past version, and today's again
-    assert 0 < run.loads <= 2 * 6
+    assert 0 < run.reads <= 6, "at most once in a phase"
 
 
 def test_there_are_past_versions_that_play(tmp_path):
@@ -121,24 +119,9 @@ def test_there_are_past_versions_that_play(tmp_path):
     assert {version for _, version in found} == {3, 6}
 
 
-def test_evaluation_is_by_todays_versions_in_the_midst_of_a_phase(tmp_path):
-    every, never = (Run(config(), tmp_path).finish(evaluate=at) for at in (True, False))
-    assert every.seen == never.seen
-
-
-def test_todays_version_is_the_last_one_though_a_phases_last_step_taught_nothing(tmp_path):
-    for seed in range(4):
-        run = Run(config(stages=5).model_copy(update={"seed": seed}), tmp_path)
-        for _ in range(10):  # two stages, after which each has a past to be drawn from
-            run.step()
-        run.finish(evaluate=True, last_is_flat=True)  # which looks that each is evaluated by its own weights
-        assert run.loads
-
-
 @pytest.mark.parametrize("flat", [False, True])
 def test_a_resumed_run_meets_the_same_opponents(tmp_path, flat):
-    """Stopped after each step, be it between a phase's last update and its last step, which taught nothing; the engines of
-    a new process hold the checkpoint's weights."""
+    """Stopped after each step, be it between a phase's last update and its last step, which taught nothing."""
     mix = {"current": 0.2, "pfsp": 0.6, "history": 0.2}
     whole = Run(config(**mix), tmp_path).finish(reward=0.8, last_is_flat=flat)
     for stop in range(1, 15):
@@ -147,7 +130,7 @@ def test_a_resumed_run_meets_the_same_opponents(tmp_path, flat):
             first.step(reward=0.8, last_is_flat=flat)
         states = json.loads(json.dumps([first.curriculum.state_dict(), first.opponents.state_dict()]))
         learners = dict(first.learners)
-        second = Run(config(**mix), tmp_path, first.files, dict(learners), learners)
+        second = Run(config(**mix), tmp_path, first.files, learners)
         second.curriculum.load_state_dict(states[0])
         second.opponents.load_state_dict(states[1])
         assert first.seen + second.finish(reward=0.8, last_is_flat=flat).seen == whole.seen
@@ -166,7 +149,7 @@ def test_how_the_learner_fared_decides_whom_it_meets(tmp_path):
 
 def test_todays_opponents_only_keep_no_files(tmp_path):
     run = Run(config(current=1.0, history=0.0), tmp_path).finish()
-    assert not run.files and run.loads == 0 and not run.opponents.on
+    assert not run.files and run.reads == 0 and not run.opponents.on
 
 
 @pytest.mark.parametrize(

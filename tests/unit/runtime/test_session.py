@@ -145,7 +145,7 @@ def test_problems_without_signal_are_replaced_as_far_as_there_are_some_to_spare(
     [
         (False, False, ["evaluation begun", "steps begun", "scores"]),
         (True, False, ["evaluation begun", "scores"]),
-        (False, True, ["today's weights", "evaluation begun", "scores"]),
+        (False, True, ["evaluation begun", "scores"]),
     ],
 )
 def test_the_next_steps_are_played_beside_an_evaluation_where_they_can_be(
@@ -153,20 +153,14 @@ def test_the_next_steps_are_played_beside_an_evaluation_where_they_can_be(
 ) -> None:
     done: list[str] = []
 
-    def seat_today() -> bool:
-        if opponents:
-            done.append("today's weights")
-        return opponents
-
     def evaluate(step: int, last_of_stage: bool) -> Any:
         done.append("evaluation begun")
         return lambda: done.append("scores")
 
     fake: Any = SimpleNamespace(
         config=SimpleNamespace(local=local),
-        opponents=SimpleNamespace(on=opponents, seat_today=seat_today),
-        evaluations=SimpleNamespace(due=lambda *_: True, begin=evaluate),
-        clock=SimpleNamespace(lap=lambda _: None),
+        opponents=SimpleNamespace(on=opponents),
+        evaluations=SimpleNamespace(begin=evaluate),
         _begin_steps=lambda: done.append("steps begun"),
     )
     session.Session._evaluated(fake, 3, True)

@@ -1,0 +1,89 @@
+"""When an engine loads the weights that requests name."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from actors.loading import LocalPolicy
+from sparring.core.weights import PublishError, PublishReceipt, Weights, WeightUpdate, digest_of
+from tests.playing import ScriptedPolicy
+
+
+class Engine(ScriptedPolicy):
+    """Remembers which versions it loaded, one at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda prompt, sampling: ())
+        self.loads: list[int] = []
+        self.loading = False
+        self.off = 0.0
+
+    async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
+        assert not self.loading
+        self.loading = True
+        await asyncio.sleep(0)
+        self.loading = False
+        self.loads.append(update.version)
+        await super().load_weights(update)
+        return PublishReceipt(
+            version=update.version, digest=digest_of(update.tensors), probe_difference=self.off
+        )
+
+
+def weights(version: int) -> Weights:
+    update = WeightUpdate(version=version, tensors={}, digest=0, probe=(), probe_logprobs=())
+    return Weights(version=version, update=update)
+
+
+async def asked(engine: Engine, *requests: tuple[Weights | None, int]) -> list[PublishReceipt | None]:
+    policy = LocalPolicy(engine, 1e-3)
+    return list(await asyncio.gather(*(policy.load(*request) for request in requests)))
+
+
+@pytest.mark.parametrize(
+    ("requests", "loads"),
+    [
+        ([(None, 0), (None, 1)], []),
+        ([(weights(0), 0), (weights(0), 1)], [0]),
+        ([(weights(1), 0), (weights(1), 1), (weights(2), 2)], [1, 2]),
+        # a past opponent, and today's version again
+        ([(weights(5), 0), (weights(2), 1), (weights(5), 2)], [5, 2, 5]),
+        # a share of an earlier request that is played again
+        ([(weights(1), 0), (weights(2), 1), (weights(1), 0)], [1, 2]),
+    ],
+)
+def test_an_engine_loads_what_it_lacks_and_keeps_the_last_requests_weights(
+    requests: list[tuple[Weights | None, int]], loads: list[int]
+) -> None:
+    engine = Engine()
+    receipts = asyncio.run(asked(engine, *requests))
+    assert engine.loads == loads
+    assert [receipt and receipt.version for receipt in receipts][-1:] == (loads[-1:] or [None])
+
+
+def test_weights_that_were_not_proven_are_loaded_again() -> None:
+    async def twice() -> PublishReceipt | None:
+        policy = LocalPolicy(engine, 1e-3)
+        engine.off = 1.0
+        with pytest.raises(PublishError):
+            await policy.load(weights(3), 0)
+        engine.off = 0.0
+        return await policy.load(weights(3), 0)
+
+    engine = Engine()
+    receipt = asyncio.run(twice())
+    assert receipt is not None and receipt.version == 3 and engine.loads == [3, 3]
+
+
+def test_weights_that_are_kept_elsewhere_are_fetched_with_their_parts() -> None:
+    async def elsewhere(value: Any) -> Any:
+        return value
+
+    async def load() -> PublishReceipt | None:
+        part = elsewhere({})
+        update = WeightUpdate(version=1, tensors={}, parts=[part], digest=0, probe=(), probe_logprobs=())
+        return await LocalPolicy(Engine(), 1e-3).load(Weights(version=1, update=elsewhere(update)), 0)
+
+    receipt = asyncio.run(load())
+    assert receipt is not None and receipt.version == 1
