@@ -14,7 +14,10 @@ export TORCH_INDEX ?=
 export NO_MKDOCS_2_WARNING := 1
 ARGS ?=
 BIN := $(VENV)/bin
-KINDS_OF := sparring/core docker sandbox_workers tests/attacks tests/honest tests/conftest.py tests/sandboxes.py
+# what the judge runs; the other modules of sparring/core are the games' and the learners'
+KINDS_OF := docker/engine.sh docker/make_seccomp.py docker/sandbox.Dockerfile sandbox_workers \
+	$(addprefix sparring/core/,answers.py commands.py errors.py fences.py interfaces.py settings.py snippets.py source.py verdict.py) \
+	tests/attacks tests/honest tests/conftest.py tests/sandboxes.py
 KINDS_HASH := git ls-files -z $(KINDS_OF) | xargs -0 sha256sum | sha256sum
 
 .PHONY: help run test test-slow test-nightly test-kinds kinds-unchanged test-all coverage check site bench gpu-check experiments tables engine image images setup .bench

@@ -2,10 +2,11 @@
 
     python -m sparring rejudge RUN -- --no-game.rewards.partial-credit
     python -m sparring rejudge RUN --hidden -- --game.rewards.wrong-output-penalty 0
+    python -m sparring rejudge RUN --tests DIR/problems.json        DIR: what `sparring export-tests` wrote
 
 What stands after `--` are keys of driver.py. Every attempt of episodes.jsonl is judged again, in the games multistage,
 code_execution, unit_tests and code_golf. Tests and programs of a memory (curriculum.remembered_*) are not stored and do
-not take part. --hidden also runs the programs on the problems' tests for evaluation, and says how well either reward tells
+not take part. With --tests the programs are also rewarded by other tests of the same problems. --hidden also runs the programs on the problems' tests for evaluation, and says how well either reward tells
 right programs from wrong ones.
 """
 
@@ -14,6 +15,8 @@ import asyncio
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from sparring.core.commands import home_path, parser_of, plain_endings
@@ -46,6 +49,8 @@ def main(arguments: Sequence[str]) -> None:
         if config.game.kind not in _GAMES:
             raise SparringError(f"{run}: game {config.game.kind} has no attempts that can be judged again")
         problems = {problem.id: problem for problem in load_splits(config)[0]}
+        if options.tests is not None:
+            problems = _with_tests(problems, options.tests, config)
         with LocalSandbox(options.sandbox, limits=config.sandbox_limits) as sandbox:
             print(sandbox.description, flush=True)
             found = asyncio.run(judge_again(config, problems, played(run), sandbox, hidden=options.hidden))
@@ -65,12 +70,34 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--hidden", action="store_true", help="also run the programs on the problems' tests for evaluation"
     )
+    parser.add_argument(
+        "--tests",
+        type=home_path,
+        metavar="FILE",
+        help="a problem file (as problems.file), whose tests take the place of the problems' own in the rewards",
+    )
     parser.add_argument("--sandbox", choices=get_args(SandboxKind), default="auto")
     parser.add_argument("--json", type=home_path, metavar="FILE", help="also write the figures to this file")
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:end])
     options.keys = list(arguments[end + 1 :])
     return options
+
+
+def _with_tests(problems: Mapping[str, Problem], file: Path, config: "Config") -> dict[str, Problem]:
+    """Returns the problems with all tests of the file's problems as the tests that rewards count. Problems that the file
+    does not have keep their own. Raises SparringError."""
+    from sparring.problems.loader import load_problems
+
+    if not getattr(config.game, "baseline_in_reward", True):
+        raise SparringError(
+            "--tests: the run's rewards count no tests of the problems; add: -- --game.baseline-in-reward"
+        )
+    tests = {problem.id: problem.evaluation_tests for problem in load_problems(file)}
+    if not tests.keys() & problems.keys():
+        raise SparringError(f"--tests {file}: none of its problems is among those of the run")
+    print(f"{len(tests.keys() & problems.keys())} of the run's {len(problems)} problems have tests in {file}")
+    return {i: replace(p, baseline_tests=tests.get(i, p.baseline_tests)) for i, p in problems.items()}
 
 
 async def judge_again(

@@ -58,7 +58,8 @@ async def choice_scores(
 
     pass_at_1: a program by chance. any_of_N: whether any of N programs is right, which no choice can exceed.
     best_of_N_by_WAY: the program of N with the most votes (choosing.count_votes) on the tests of 1_suites or of all suites;
-    on the known_tests; or majority: on the inputs of the known tests, without their expected outputs. fidelity_of_M_suites:
+    on the known_tests; on known_tests_and_M_suites, where the suites decide between programs that do equally well on the known
+    tests; or majority: on the inputs of the known tests, without their expected outputs. fidelity_of_M_suites:
     Spearman's correlation over a problem's programs between the votes and the share of hidden tests passed, as a mean over
     the problems on which neither is constant (UTRL, arXiv:2508.21107).
 
@@ -89,7 +90,10 @@ async def choice_scores(
         for size in sizes:
             found[f"any_of_{size}"].append(pass_at_k(len(solved), sum(solved), size))
             for way, result in ran.items():
-                found[f"best_of_{size}_by_{way}"].append(best_of(size, result, solved))
+                found[f"best_of_{size}_by_{way}"].append(best_of(size, solved, result))
+            for n in numbers if known else ():
+                both = best_of(size, solved, ran["known_tests"], ran[f"{n}_suites"])
+                found[f"best_of_{size}_by_known_tests_and_{n}_suites"].append(both)
         for n in numbers:
             votes = count_votes(ran[f"{n}_suites"])
             found[f"fidelity_of_{n}_suites"].append(spearman(votes, rates))
@@ -99,18 +103,19 @@ async def choice_scores(
     return {score: mean_of(values) for score, values in found.items()}
 
 
-def best_of(count: int, results: Results, solved: Sequence[bool]) -> float:
+def best_of(count: int, solved: Sequence[bool], *results: Results) -> float:
     """Returns the chance that the program with the most votes among `count` programs is right. The programs are divided
     into groups of `count` in their order, and the rest is left out; of programs with equal votes, one is drawn at random.
 
     Args:
-        results: the results of the programs on the tests that choose.
         solved: whether each program is right.
+        results: the results of the programs on the tests that choose, and on tests that choose among programs with equally
+            many votes by those before.
     """
     chances = []
     for begin in range(0, len(solved) - count + 1, count):
         group = range(begin, begin + count)
-        counted = count_votes([results[i] for i in group])
+        counted = list(zip(*(count_votes([of[i] for i in group]) for of in results), strict=True))
         chances.append(fmean(solved[i] for i, n in zip(group, counted, strict=True) if n == max(counted)))
     return fmean(chances)
 

@@ -68,6 +68,30 @@ def test_a_reward_is_measured_by_the_tests_that_it_does_not_see(run: Path, capsy
     assert now["signal_without_right"] == 0.0
 
 
+def test_other_tests_pay_otherwise(run: Path, tmp_path: Path, refused) -> None:
+    """The second program is wrong for 3 only, which the problem's own tests do not try."""
+    tests = tmp_path / "harder.json"
+    harder = {
+        "baseline_tests": ["assert f(0) == 0"],
+        "hidden_tests": ["assert f(0) == 0", "assert f(3) == 6"],
+    }
+    tests.write_text(json.dumps({"problems": [replaced_entry(run, **harder)]}))
+    own, other = (
+        rejudged(run, *with_tests, "--", "--game.baseline-in-reward")["generator"]
+        for with_tests in ((), ("--tests", str(tests)))
+    )
+    assert other["mean_now"] < own["mean_now"]
+    assert "add: -- --game.baseline-in-reward" in refused(main, run, "--tests", tests)
+    tests.write_text(json.dumps({"problems": [replaced_entry(run, id="another", **harder)]}))
+    told = refused(main, run, "--tests", tests, "--", "--game.baseline-in-reward")
+    assert "none of its problems is among those of the run" in told
+
+
+def replaced_entry(run: Path, **changes: object) -> dict:
+    [entry] = json.loads((run / "problems.json").read_text())["problems"]
+    return entry | changes
+
+
 def test_a_game_without_programs_is_refused(tmp_path: Path, refused) -> None:
     record(tmp_path / "b", TicTacToeRules(), [match()])
     assert "game tictactoe has no attempts that can be judged again" in refused(main, tmp_path / "b")

@@ -39,6 +39,7 @@ def test_a_test_that_tells_chooses_the_right_program_and_one_that_does_not_draws
     assert told["fidelity_of_1_suites"] == pytest.approx(1)
     # all four pass the known test, which cannot choose
     assert told["best_of_4_by_known_tests"] == 0.5
+    assert told["best_of_4_by_known_tests_and_1_suites"] == 1
 
 
 def test_more_suites_choose_by_all_of_their_tests(sandbox) -> None:
@@ -65,10 +66,12 @@ def test_a_choice_lies_between_the_worst_and_the_best_program(programs, size) ->
     size = min(size, len(programs))
     results = [["" if i < passed else None for i in range(3)] for passed, _ in programs]
     solved = [right for _, right in programs]
-    assert min(solved) <= best_of(size, results, solved) <= max(solved)
+    assert min(solved) <= best_of(size, solved, results) <= max(solved)
     oracle = [["" if right else None] for right in solved]
     groups = [solved[i : i + size] for i in range(0, len(solved) - size + 1, size)]
-    assert best_of(size, oracle, solved) == pytest.approx(sum(map(any, groups)) / len(groups))
+    assert best_of(size, solved, oracle) == pytest.approx(sum(map(any, groups)) / len(groups))
+    nothing = [[None]] * len(solved)
+    assert best_of(size, solved, nothing, oracle) == best_of(size, solved, oracle)
 
 
 @given(st.lists(st.integers(-5, 5), min_size=2, max_size=20))
