@@ -382,7 +382,9 @@ class RayRollouts:
 
     def sleep(self) -> None:
         """Has all engines sleep. If an actor is lost, its replacement's engines sleep. Raises RunFailed."""
-        asked = [(actor, actor.sleep.remote()) for actor in self.actors if self._sleeps]
+        if not self._sleeps:
+            return
+        asked = [(actor, actor.sleep.remote()) for actor in self.actors]
         for index, (actor, reference) in enumerate(asked):
             while True:
                 try:

@@ -18,7 +18,7 @@ from configs.schema import Config
 from sandbox_workers.local import LocalSandbox
 from sandbox_workers.nothing import NoSandbox
 from sparring.core.errors import SparringError
-from sparring.core.interfaces import Sandbox, SandboxKind
+from sparring.core.interfaces import PromptFormat, Sandbox, SandboxKind
 from sparring.core.play import DISCRIMINATOR, GENERATOR
 from sparring.core.problem import Problem
 from sparring.evaluation.league import (
@@ -157,13 +157,12 @@ async def meetings_of(
     """Runs every program on every suite of all members, for games with suites. Returns one result per problem."""
     game = config.game.game()
     assert isinstance(game, SuiteGame)
-    programs, suites = [], []
+    programs, suites, style = [], [], None
     for member in members:
         say(f"{member.name} writes for {len(problems)} problems")
-        of_one = await written(member, problems, game, config, effort)
-        programs.append(of_one[0])
-        suites.append(of_one[1])
-    style = open_model(str(members[0].models[DISCRIMINATOR]), DISCRIMINATOR).style()  # all are of one kind
+        of_generator, of_discriminator, style = await written(member, problems, game, config, effort)
+        programs.append(of_generator)
+        suites.append(of_discriminator)
     return await asyncio.gather(
         *(
             meet(problem, [p[i] for p in programs], [s[i] for s in suites], sandbox, game, style)
@@ -174,15 +173,16 @@ async def meetings_of(
 
 async def written(
     member: Member, problems: Sequence[Problem], game: SuiteGame, config: Config, effort: Effort
-) -> tuple[list[list[str]], list[list[str]]]:
-    """Returns the (programs, suites) that one member writes, each by problem."""
+) -> tuple[list[list[str]], list[list[str]], PromptFormat]:
+    """Returns the programs and the suites that one member writes, each by problem, and the prompt format of its
+    discriminator."""
     async with writer(member, GENERATOR, config) as generator:
         programs = await write_programs(problems, generator, game, effort.programs, 1.0)
     async with writer(member, DISCRIMINATOR, config) as discriminator:
         suites = await write_suites(problems, discriminator, game, effort.suites, "league")
     written = [programs[problem.id] for problem in problems], suites
     programs_of, suites_of = ([[t.artifact for t in of_problem] for of_problem in of] for of in written)
-    return programs_of, suites_of
+    return programs_of, suites_of, discriminator.format
 
 
 async def matches_of(members: Sequence[Member], config: Config, effort: Effort, say: Say) -> list[np.ndarray]:

@@ -182,7 +182,9 @@ def test_the_example_with_which_a_chat_answer_begins_is_no_test_of_the_suite(tab
     suite = asyncio.run(game.attack(table.problem, discriminator, 0))
     assert prompts[0].endswith("```python\nassert f(0) == 0\nassert f(")
     assert suite.artifact == "```python\nassert f(3) == 6\nassert f(0) == 0\n```"
-    [record] = asyncio.run(game.judge_suites(table.problem, [suite.artifact], table.sandbox))
+    [record] = asyncio.run(
+        game.judge_suites(table.problem, [suite.artifact], table.sandbox, style=discriminator.format)
+    )
     assert (record.emitted, record.repeated) == (2, 1), "the copy that the model itself wrote is counted"
 
 
