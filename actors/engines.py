@@ -32,8 +32,8 @@ def warnings_heard() -> Iterator[list[str]]:
 
 
 class EngineShell:
-    """An async Ray actor with one engine, which serves all rollout actors. If its process ends, Ray restarts it; a policy then
-    generates nothing until a rollout actor has asked it to load weights."""
+    """An async Ray actor with one engine, which serves all rollout actors. If its process ends, Ray restarts it, and it has the
+    weights that it started with until rollout actors ask it to load others."""
 
     def __init__(self, build: Callable[[], Mapping[str, LocalPolicy]], name: str) -> None:
         with warnings_heard() as self._warnings:
@@ -41,9 +41,6 @@ class EngineShell:
         self._name = name
         self._failure: str | None = None
         """The message of the error that ended the engine."""
-        restarted = ray.is_initialized() and ray.get_runtime_context().was_current_actor_reconstructed
-        self._outdated = set(self._policies) if restarted else set[str]()
-        """Policies whose weights may not be those that requests are being played with."""
 
     def __repr__(self) -> str:
         """Returns the actor's name in Ray's dashboard."""
@@ -59,9 +56,12 @@ class EngineShell:
         if self._failure is not None:
             raise EngineFailure(self._failure)
 
-    async def generate(self, policy: str, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        """Generates one completion. Raises EngineFailure if the engine has ended, or has restarted and not loaded weights."""
-        if policy in self._outdated:
+    async def generate(
+        self, policy: str, order: int, prompt_tokens: Sequence[int], sampling: Sampling
+    ) -> Completion:
+        """Generates one completion. Raises EngineFailure if the engine has ended, or has restarted and not yet loaded weights
+        for a request with this order or a later one (PlayRequest.order)."""
+        if self._policies[policy].order < order:
             raise EngineFailure("Ray has restarted its process, and its weights are not loaded yet")
         with self._noting_its_end():
             return await self._policies[policy].generate(prompt_tokens, sampling)
@@ -69,9 +69,7 @@ class EngineShell:
     async def load(self, policy: str, weights: Weights | None, order: int) -> PublishReceipt | None:
         """See RolloutPolicy.load. The first of the rollout actors that name new weights has them loaded for all."""
         with self._noting_its_end():
-            receipt = await self._policies[policy].load(weights, order)
-        self._outdated.discard(policy)
-        return receipt
+            return await self._policies[policy].load(weights, order)
 
     @contextlib.contextmanager
     def _noting_its_end(self) -> Iterator[None]:
@@ -101,8 +99,10 @@ class RemotePolicy:
 
     def __init__(self, name: str, engine: Any) -> None:
         self._name, self._engine, self._version = name, engine, 0
-        self._wanted: tuple[Weights | None, int] = (None, 0)
+        self._wanted: tuple[Weights | None, int] = (None, -1)
         """The arguments of the last `load`."""
+        self._order = -1
+        """The order up to which the engine has loaded weights."""
 
     @property
     def version(self) -> int:
@@ -110,14 +110,16 @@ class RemotePolicy:
         return self._version
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
-        completion = await self._answer("generate", list(prompt_tokens), sampling)
+        completion = await self._answer("generate", self._order, list(prompt_tokens), sampling)
         self._version = completion.version
         return completion
 
     async def load(self, weights: Weights | None, order: int) -> PublishReceipt | None:
         """See RolloutPolicy.load."""
         self._wanted = max((weights, order), self._wanted, key=itemgetter(1))
-        return await self._answer("load", weights, order)
+        receipt = await self._answer("load", weights, order)
+        self._order = max(order, self._order)
+        return receipt
 
     async def _answer(self, method: str, *arguments: Any) -> Any:
         while True:

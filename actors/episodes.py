@@ -83,7 +83,7 @@ class EpisodeRunner:
             episodes=list(episodes),
             sandbox=self._sandbox.stats(),
             spans=occupancy.spans(),
-            receipts={role: of_engines for role, of_engines in receipts.items() if of_engines},
+            receipts=receipts,
         )
         if request.recorded is None:
             return result, []

@@ -17,8 +17,8 @@ class RolloutPolicy(Actor, Protocol):
         the new weights.
 
         Args:
-            weights: None stands for the weights that the engine started with.
-            order: PlayRequest.order. The weights of an earlier request than the last one are not loaded any more.
+            weights: None: the engine keeps the weights that it started with.
+            order: PlayRequest.order. Weights of an earlier request than the last one are not loaded any more.
 
         Returns the receipt of the weights that the engine has, or None if these are the ones that it started with. Raises
         PublishError if the verification fails.
@@ -38,7 +38,8 @@ class LocalPolicy:
         self._policy, self._tolerance = policy, tolerance
         self._receipt: PublishReceipt | None = None
         """The receipt of the weights that the engine has."""
-        self._order = -1
+        self.order = -1
+        """PlayRequest.order of the last request whose weights the engine has; -1: of none."""
         self._lock = asyncio.Lock()
 
     @property
@@ -51,15 +52,15 @@ class LocalPolicy:
     async def load(self, weights: Weights | None, order: int) -> PublishReceipt | None:
         """See RolloutPolicy.load."""
         async with self._lock:
-            if weights is None or order < self._order:
+            if order < self.order:
                 return self._receipt
-            self._order = order
-            if self._receipt is None or self._receipt.version != weights.version:
+            if weights is not None and (self._receipt is None or self._receipt.version != weights.version):
                 self._receipt = None  # if this fails, the engine may have some of the new weights
                 update = await _fetched(weights.update)
                 receipt = await self._policy.load_weights(update)
                 check_receipt(update, receipt, self._tolerance)
                 self._receipt = receipt
+            self.order = order
             return self._receipt
 
     async def sleep(self) -> None:

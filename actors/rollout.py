@@ -145,7 +145,8 @@ class RayRollouts:
     prefix cache.
 
     If an actor dies, no longer answers, or its engine ends, it is replaced by a new actor, which plays the unfinished shares of
-    the old one again. Requests name their weights and their seeds, so the result has the same episodes if the engine is exact.
+    the old one again. Requests name their weights and their seeds, so the result has the same episodes if the engine is exact
+    and no later request is played beside it.
     If an engine in a separate actor ends or no longer answers, Ray restarts it, and the rollout actors repeat their calls.
     """
 
@@ -363,13 +364,12 @@ class RayRollouts:
         """Has Ray restart a lost engine, and waits until it answers. Raises RunFailed."""
         policies = [policy for policy, engines in self.engines.items() if engine in engines]
         name = f"the engine of the {' and the '.join(policies)}"
-        if not isinstance(error, GONE):
-            log.warning("%s was lost (%s): it is begun anew", name, in_words(error))
+        if isinstance(error, GONE):
+            raise _given_up(name, restarts(engine) + 1, error)
+        log.warning("%s was lost (%s): it is begun anew", name, in_words(error))
+        killed = not isinstance(error, ActorUnavailableError)  # which Ray restarts by itself
+        expected = restarts(engine) + killed
         try:
-            killed = not isinstance(
-                error, (ActorUnavailableError, *GONE)
-            )  # Ray restarts these by itself, or not at all
-            expected = restarts(engine) + killed
             if killed:
                 end(engine, again=True)
             _wait_for_return(engine, expected)
@@ -377,8 +377,8 @@ class RayRollouts:
             raise RunFailed(
                 f"{name} was lost ({in_words(error)}), and has not come back within {START_S:g} s"
             ) from None
-        except GONE:
-            raise _given_up(name, REPLACEMENTS + 1, error) from None
+        except GONE as died:
+            raise _given_up(name, restarts(engine) + 1, error if killed else died) from None
 
     def sleep(self) -> None:
         """Has all engines sleep. If an actor is lost, its replacement's engines sleep. Raises RunFailed."""
@@ -433,7 +433,7 @@ def _works(share: _Share) -> bool:
 
 
 def _wait_for_return(engine: Any, expected: int) -> None:
-    """Waits until an engine that Ray restarts answers again, be it that it has ended again.
+    """Waits until an engine that Ray restarts answers again, or has ended again, which the next check finds.
 
     Args:
         expected: number of its restarts, before which its old process may still answer.

@@ -67,7 +67,7 @@ def require_alive(actors: Iterable[Any]) -> None:
 
 def restarts(actor: Any) -> int:
     """Returns how often Ray has restarted an actor."""
-    return int(actors(actor._actor_id.hex())["NumRestarts"])
+    return int(actors(actor._actor_id.hex()).get("NumRestarts", 0))
 
 
 def end(actor: Any, *, again: bool = False) -> None:

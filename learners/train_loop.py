@@ -124,7 +124,7 @@ def _train_loop(config: dict[str, Any]) -> None:
     for learner in learners.values():
         learner.health.halvings = halvings
     for policy in specs:
-        if specs[policy].from_checkpoint:  # the engines do not have these weights
+        if specs[policy].from_checkpoint:
             hand_in(learners[policy], specs[policy], mailbox, policy, {})
     if world.rank == 0:
         ray.get(mailbox.set_worker_pid.remote(os.getpid()))

@@ -29,6 +29,8 @@ class LearnerSpec:
     """Directory of a checkpoint from which optimizers, critic and counters are loaded; None: they start anew."""
     device: str
     seed: int
+    from_checkpoint: bool = False
+    """Whether the learner starts with a checkpoint's weights, which the engines do not have."""
     adapter: bool = False
     """Whether only the adapter is sent to the engine, which has the backbone."""
     engine_dtype: str | None = None
@@ -38,11 +40,6 @@ class LearnerSpec:
     checkpoints: str | None = None
     """Directory of the run's joint checkpoints, to which the learner goes back if its updates keep being not finite;
     None: there are none."""
-
-    @property
-    def from_checkpoint(self) -> bool:
-        """Whether the learner starts with other weights than the reference model's, which are the engines'."""
-        return self.model_path != self.reference_path
 
     def recovery_point(self, name: str, version: int) -> Path | None:
         """Returns the policy's directory in the newest joint checkpoint with weights no newer than `version`, or None."""
@@ -69,7 +66,7 @@ class LearnerSpec:
         )
         if self.state_path is not None:
             load_learner(learner, Path(self.state_path))
-        elif self.from_checkpoint:  # a full learner has them already
+        elif self.model_path != self.reference_path:  # a full learner has them already
             load_adapter(learner, Path(self.model_path))
         return learner
 

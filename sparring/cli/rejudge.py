@@ -2,12 +2,12 @@
 
     python -m sparring rejudge RUN -- --no-game.rewards.partial-credit
     python -m sparring rejudge RUN --hidden -- --game.rewards.wrong-output-penalty 0
-    python -m sparring rejudge RUN --tests DIR/problems.json        DIR: what `sparring export-tests` wrote
+    python -m sparring rejudge RUN --tests DIR/problems.json -- --game.baseline-in-reward   DIR: of `sparring export-tests`
 
 What stands after `--` are keys of driver.py. Every attempt of episodes.jsonl is judged again, in the games multistage,
 code_execution, unit_tests and code_golf. Tests and programs of a memory (curriculum.remembered_*) are not stored and do
-not take part. With --tests the programs are also rewarded by other tests of the same problems. --hidden also runs the programs on the problems' tests for evaluation, and says how well either reward tells
-right programs from wrong ones.
+not take part. --tests: all tests of a problem file take the place of the problems' own in the rewards. --hidden also runs
+the programs on the problems' tests for evaluation, and says how well either reward tells right programs from wrong ones.
 """
 
 import argparse
@@ -97,7 +97,10 @@ def _with_tests(problems: Mapping[str, Problem], file: Path, config: "Config") -
     if not tests.keys() & problems.keys():
         raise SparringError(f"--tests {file}: none of its problems is among those of the run")
     print(f"{len(tests.keys() & problems.keys())} of the run's {len(problems)} problems have tests in {file}")
-    return {i: replace(p, baseline_tests=tests.get(i, p.baseline_tests)) for i, p in problems.items()}
+    return {
+        i: replace(p, baseline_tests=tests.get(i, p.baseline_tests), hidden_tests=p.evaluation_tests)
+        for i, p in problems.items()
+    }
 
 
 async def judge_again(

@@ -34,8 +34,8 @@ class PlayRequest:
     """Weights that the policies play with: an engine that has others loads them first. Policies without an entry play with
     the weights that their engines started with."""
     order: int = 0
-    """Number of requests that were begun before. An engine that plays several requests at the same time keeps the weights of
-    the one that was begun last."""
+    """Number of requests that the run's RayRollouts has begun before. An engine that plays several requests at the same time
+    keeps the weights of the one that was begun last."""
     memory: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Earlier programs, by problem id: see Game.play."""
     past: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -140,5 +140,5 @@ class PlayResult:
     started with."""
     usage: Usage = field(default_factory=Usage)
     spans: list[Span] = field(default_factory=list)
-    """Spans named "generate" while any completion was in flight, and "sandbox" while only judging was. With several actors
-    the names are "rollout 0: generate" and so on."""
+    """Spans named "generate" while any completion was in flight, "sandbox" while only judging was, and "publish" while weights
+    were loaded beside neither. With several actors the names are "rollout 0: generate" and so on."""

@@ -85,8 +85,8 @@ class TaggedFormat:
         return self._tokenizer.encode(self._plain(text), add_special_tokens=False) if text else []
 
 
-def text_in(style: PromptFormat | None, message: Message) -> str:
-    """Returns the text of a message that prompts have in this format. None: in that of a chat model."""
+def text_in(style: PromptFormat, message: Message) -> str:
+    """Returns the text of a message that prompts have in this format."""
     return message.brief if isinstance(style, TaggedFormat) else message.full
 
 

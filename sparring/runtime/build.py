@@ -135,6 +135,7 @@ def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
         state_path=str(checkpoint) if start.state and checkpoint and (checkpoint / STATE).is_dir() else None,
         device=config.device,
         seed=derive_seed(config.seed, "learner", role),
+        from_checkpoint=checkpoint is not None,
         adapter=config.policy(role).publishes_adapter,
         engine_dtype=config.policy(role).engine.dtype,
         probe=tuple(open_tokenizer(model).encode(_PROBE, add_special_tokens=False)[:24]),

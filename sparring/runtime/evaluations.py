@@ -88,12 +88,6 @@ class Evaluations:
     def _begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
         return self._parts.rollouts.begin(replace(request, weights=dict(self._weights)))
 
-    def due(self, step: int, last_of_stage: bool = False) -> bool:
-        """Returns whether an evaluation is due after this step."""
-        every = self._settings.every
-        at = step == 0 or last_of_stage or (every is not None and step % every == 0)
-        return at and self._evaluator is not None
-
     def begin(self, step: int, last_of_stage: bool = False) -> Callable[[], Scores] | None:
         """Starts the evaluation that is due after this step (0: before the first step). Returns a function that waits
         for its scores, or None if no evaluation is due. No request with other weights may begin until the scores are
@@ -101,7 +95,9 @@ class Evaluations:
 
         The function raises SparringError if evaluation.best_by names a score that the game does not have.
         """
-        if self._evaluator is None or not self.due(step, last_of_stage):
+        every = self._settings.every
+        due = step == 0 or last_of_stage or (every is not None and step % every == 0)
+        if self._evaluator is None or not due:
             return None
         if self._evaluator.shows_bank:
             self._await_bank()

@@ -424,9 +424,9 @@ def over(found: Sequence[Demand], have: int) -> list[Demand]:
 
 
 def object_store_bytes(config: Config) -> int:
-    """Returns the host memory for the objects of a Ray that this run starts: two published models of each policy (the
-    engines' and the next one), the largest part in transit, and half a GiB for everything else. Ray writes to disk what
-    does not fit."""
+    """Returns the host memory for the objects of a Ray that this run starts: the weights of each policy that requests
+    in play name and the next ones, the largest part in transit, and half a GiB for everything else. Ray writes to disk
+    what does not fit."""
     total = 512 << 20
     for policy in map(config.policy, config.policies):
         if policy.model != EMBEDDED and (shape := shape_of(policy.model)):
@@ -437,7 +437,7 @@ def object_store_bytes(config: Config) -> int:
                 if lora
                 else max(PART_BYTES, each * shape.vocabulary * shape.hidden // shape.parameters)
             )
-            total += 2 * each + min(each, part)
+            total += (2 + config.rollout.max_policy_lag) * each + min(each, part)
     return total
 
 

@@ -32,14 +32,17 @@ class PastOpponents:
         self._drawn: dict[str, tuple[int, int | None]] = {}
         """(first step of the phase, past version that plays in it), by policy; None: the current version plays."""
         self._read: dict[str, Weights] = {}
-        """The past weights that played last, by policy."""
+        """The past weights that play, by policy."""
 
     def weights(self, assignment: Assignment) -> dict[str, Weights]:
         """Returns the weights of the past versions that play in a step, by policy."""
+        read, self._read = self._read, {}
         for role, version in self._versions(assignment).items():
-            if role not in self._read or self._read[role].version != version:
-                self._read[role] = self._parts.kept_weights(version, self._file(role, version))
-        return {role: self._read[role] for role in self._versions(assignment)}
+            again = role in read and read[role].version == version
+            self._read[role] = (
+                read[role] if again else self._parts.kept_weights(version, self._file(role, version))
+            )
+        return dict(self._read)
 
     def _versions(self, assignment: Assignment) -> dict[str, int]:
         frozen = [role for role in self._config.policies if self.on and role not in assignment.learning]

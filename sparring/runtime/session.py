@@ -330,7 +330,10 @@ class Session:
             replaced=len(spare),
             usage=result.usage + more.usage,
             spans=result.spans + more.spans,
-            receipts=more.receipts,
+            receipts={
+                policy: [*receipts, *more.receipts.get(policy, ())]
+                for policy, receipts in result.receipts.items()
+            },
         )
 
     def play_request(self, assignment: Assignment) -> PlayRequest:

@@ -40,7 +40,7 @@ from sparring.core.batch import (
     TokenSelection,
     Transcript,
 )
-from sparring.core.weights import WeightUpdate, digest_of, joined
+from sparring.core.weights import Weights, WeightUpdate, digest_of, joined
 from sparring.runtime.cluster import for_the_user
 from tests.learning import VOCABULARY, Tokenizer, one_torch_thread, save_tiny_model
 
@@ -171,9 +171,9 @@ def version_in(saved: Path) -> int:
     return json.loads((saved / "learner_state" / "state.json").read_text())["version"]
 
 
-def arrived(weights: Any) -> WeightUpdate:
-    """A published update with its tensors, which are what its digest says."""
-    update = ray.get(weights)
+def arrived(weights: Weights) -> WeightUpdate:
+    """The update with its tensors, which are what its digest says."""
+    update = ray.get(weights.update)
     update = joined(update, ray.get(list(update.parts)))
     assert digest_of(update.tensors) == update.digest and update.tensors
     return update
@@ -202,7 +202,7 @@ def test_a_killed_worker_costs_time_and_nothing_else(
             unkilled.step(each)
             expected.append(unkilled.export(dtype="bfloat16").digest)
 
-    published: list[Any] = []
+    published: list[Weights] = []
     with learning(spec, tmp_path) as learner:
 
         def step(number: int) -> int:

@@ -66,6 +66,26 @@ def test_two_policies_of_one_engine_are_spoken_to_by_name() -> None:
     assert all(engine.closed for engine in engines.values())
 
 
+def test_a_restarted_engine_generates_with_the_weights_of_the_newest_request_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another rollout actor, which has no share of the newest request, has it load older ones."""
+    monkeypatch.setattr("actors.engines.AGAIN_S", 0.0)
+
+    async def play() -> tuple[int, int]:
+        shell = EngineShell(lambda: {"generator": local(Engine(0.0))}, "engine")
+        actor = remote(shell)
+        newest, older = RemotePolicy("generator", actor), RemotePolicy("generator", actor)
+        await older.load(update(1), 5)
+        await newest.load(update(2), 6)
+        restarted = EngineShell(lambda: {"generator": local(Engine(0.0))}, "engine")
+        actor.generate.remote, actor.load.remote = restarted.generate, restarted.load
+        first = await older.generate((7,), ASKED)
+        return first.version, (await newest.generate((7,), ASKED)).version
+
+    assert asyncio.run(play()) == (1, 2)
+
+
 def test_weights_that_do_not_act_are_refused_by_the_engines_actor() -> None:
     shell = EngineShell(lambda: {"generator": local(Engine(0.5))}, "engine of the generator")
     with pytest.raises(PublishError, match="does not run on the published weights"):

@@ -62,6 +62,22 @@ def test_an_engine_loads_what_it_lacks_and_keeps_the_last_requests_weights(
     assert [receipt and receipt.version for receipt in receipts][-1:] == (loads[-1:] or [None])
 
 
+def test_an_engine_knows_up_to_which_request_it_has_the_weights() -> None:
+    async def load() -> list[int]:
+        orders = [policy.order]
+        for request in ((None, 0), (weights(1), 3), (weights(1), 2)):
+            await policy.load(*request)
+            orders.append(policy.order)
+        engine.off = 1.0
+        with pytest.raises(PublishError):
+            await policy.load(weights(2), 5)
+        return [*orders, policy.order]
+
+    engine = Engine()
+    policy = LocalPolicy(engine, 1e-3)
+    assert asyncio.run(load()) == [-1, 0, 3, 3, 3]
+
+
 def test_weights_that_were_not_proven_are_loaded_again() -> None:
     async def twice() -> PublishReceipt | None:
         policy = LocalPolicy(engine, 1e-3)

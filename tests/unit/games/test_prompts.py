@@ -448,4 +448,3 @@ def test_the_text_in_a_prompt_is_that_of_the_format(tagged, chatml):
         assert text_in(style, message) == text
         prompt = style.text(style.say((), message))
         assert text in prompt and other not in prompt
-    assert text_in(None, message) == "long"
