@@ -75,3 +75,14 @@ def test_engines_are_probed_with_text(tmp_path: Path) -> None:
     )
     for spec in build.learner_specs(config("refuse", 9000), start).values():
         assert open_tokenizer(folder).decode(spec.probe).startswith("Return the sum of all numbers")
+
+
+@pytest.mark.parametrize("checkpoint", [None, SHIPPED])
+def test_weights_of_a_checkpoint_are_handed_in_even_if_it_is_the_model_too(
+    tmp_path: Path, checkpoint: Path | None
+) -> None:
+    """Otherwise a run with --resume-from would wait for them."""
+    models = {role: str(SHIPPED / role) for role in ("generator", "discriminator")}
+    start = Start(run_directory=tmp_path, models=models, checkpoint=checkpoint, versions={}, state=None)
+    specs = build.learner_specs(config("refuse", 9000), start).values()
+    assert [spec.from_checkpoint for spec in specs] == [checkpoint is not None] * 2
