@@ -8,10 +8,11 @@ results, whatever else is played at the same time.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from actors.settings import MAX_NUM_SEQS, CommonEngineSettings
@@ -34,6 +35,7 @@ class _Request:
 class TransformersPolicy:
     def __init__(self, model: str, settings: CommonEngineSettings, device: str = "cpu") -> None:
         dtype = getattr(torch, settings.dtype or "float32")
+        self._path = model
         self._model: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
         self._model.to(device).eval()
         self._settings, self._device = settings, torch.device(device)
@@ -46,6 +48,10 @@ class TransformersPolicy:
     @property
     def version(self) -> int:
         return self._version
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return AutoTokenizer.from_pretrained(self._path)
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
         """Generates one completion. Raises ValueError if the prompt leaves no room in max_model_len."""
@@ -174,7 +180,7 @@ class TransformersPolicy:
                 logprobs[row].append(logprob)
                 if (heard := requests[row].sampling.heard) is not None:
                     heard(tokens[row])
-                if token in stops[row]:
+                if token in stops[row] or self._ends_by_text(tokens[row], samplings[row].stop_texts):
                     reasons[row] = FinishReason.STOP
                 elif len(tokens[row]) == budgets[row]:
                     reasons[row] = FinishReason.LENGTH
@@ -190,6 +196,13 @@ class TransformersPolicy:
             )
             for row in range(count)
         ]
+
+    def _ends_by_text(self, tokens: Sequence[int], stop_texts: Sequence[str]) -> bool:
+        """Returns whether the last token completes one of the texts, each of which has at least one character per token."""
+        if not stop_texts:
+            return False
+        text = self._tokenizer.decode(tokens[-max(map(len, stop_texts)) :], skip_special_tokens=True)
+        return any(stop in text for stop in stop_texts)
 
 
 def _uniforms(sampling: Sampling, count: int) -> torch.Tensor:

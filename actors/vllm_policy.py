@@ -27,10 +27,12 @@ def sampling_params(sampling: Sampling) -> SamplingParams:
         top_p=sampling.top_p,
         top_k=sampling.top_k,
         stop_token_ids=list(sampling.stop_token_ids),
+        stop=list(sampling.stop_texts),
+        include_stop_str_in_output=True,
         ignore_eos=True,  # stop_token_ids has all stop tokens, the model's eos included if it is one
         logprobs=0,
         flat_logprobs=True,
-        detokenize=False,
+        detokenize=bool(sampling.stop_texts),
         output_kind=RequestOutputKind.FINAL_ONLY if sampling.heard is None else RequestOutputKind.CUMULATIVE,
     )
 

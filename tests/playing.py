@@ -37,11 +37,11 @@ class Letters:
             said = f"{message.brief}!"
         return [*tokens, *map(ord, said + message.begins * self._full)]
 
-    def stop_token_ids(self, begins: str = "") -> tuple[int, ...]:
+    def stop_token_ids(self) -> tuple[int, ...]:
         return (STOP,)
 
-    def own_turn(self, completion: Completion) -> Completion:
-        return completion
+    def stop_texts(self, begins: str = "") -> tuple[str, ...]:
+        return ()
 
     def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:
         return begins * self._full + "".join(chr(t) for t in completion_tokens if t != STOP)

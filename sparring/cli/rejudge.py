@@ -1,6 +1,6 @@
 """Rewards a run's stored attempts again under other rules, without a model: what a reward would have paid, before it is trained on.
 
-    python -m sparring rejudge RUN -- --no-game.rewards.partial-credit
+    python -m sparring rejudge RUN -- --game.rewards.partial-credit never
     python -m sparring rejudge RUN --hidden -- --game.rewards.wrong-output-penalty 0
     python -m sparring rejudge RUN --tests DIR/problems.json -- --game.baseline-in-reward   DIR: of `sparring export-tests`
 

@@ -55,6 +55,8 @@ class Sampling:
 
     max_tokens: int
     stop_token_ids: tuple[int, ...]
+    stop_texts: tuple[str, ...] = ()
+    """Texts that end the completion, too, whichever tokens the model spells them with. The token that completes one is kept."""
     temperature: float = 1.0
     """0 means greedy."""
     seed: int | None = None
@@ -118,17 +120,17 @@ class PromptFormat(Protocol):
         with the beginning of the answer if the message gives one."""
         ...
 
-    def stop_token_ids(self, begins: str = "") -> tuple[int, ...]:
-        """Returns the tokens that end an answer: the ones that end the model's turn and, if the answer begins a code block,
-        the ones that close the block, since text after the block is not used.
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """Returns the tokens that end the model's turn."""
+        ...
+
+    def stop_texts(self, begins: str = "") -> tuple[str, ...]:
+        """Returns the texts that end an answer, too. If the answer begins a code block, the fence that closes the block is
+        one, since text after the block is not used. A base model has no token that ends its turn: its turn ends if it
+        begins to write the user's next message.
 
         begins: the message's `begins`.
         """
-        ...
-
-    def own_turn(self, completion: Completion) -> Completion:
-        """Returns the completion up to the end of the model's own turn. A base model without an end-of-turn token may go on
-        and write the user's next message."""
         ...
 
     def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:

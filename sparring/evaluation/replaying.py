@@ -32,11 +32,11 @@ class _Stored:
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
         return [_STOP]
 
-    def stop_token_ids(self, begins: str = "") -> tuple[int, ...]:
+    def stop_token_ids(self) -> tuple[int, ...]:
         return (_STOP,)
 
-    def own_turn(self, completion: Completion) -> Completion:
-        return completion
+    def stop_texts(self, begins: str = "") -> tuple[str, ...]:
+        return ()
 
     def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:
         return "".join(map(chr, completion_tokens[:-1]))

@@ -6,14 +6,11 @@ token sequence, nothing is retokenised, and the inference engine can use its pre
 A tokenizer here is a Hugging Face tokenizer that the caller passes in (this module imports none).
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from jinja2 import TemplateError
 
-from sparring.core.episode import Completion, FinishReason
 from sparring.core.errors import SparringError
 from sparring.core.interfaces import Message, PromptFormat
 from sparring.core.stages import REASONING_STAGES
@@ -68,11 +65,11 @@ class TaggedFormat:
         closed = not message.brief and said[-1:] == [self._id[asks]]  # the model wrote the marker itself
         return said if closed else [*said, self._id[asks]]
 
-    def stop_token_ids(self, begins: str = "") -> tuple[int, ...]:
+    def stop_token_ids(self) -> tuple[int, ...]:
         return self._structural
 
-    def own_turn(self, completion: Completion) -> Completion:
-        return completion
+    def stop_texts(self, begins: str = "") -> tuple[str, ...]:
+        return ()
 
     def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:
         return self._tokenizer.decode(list(completion_tokens), skip_special_tokens=True)
@@ -111,7 +108,6 @@ class ChatFormat:
         self.template: str = _PLAIN_TEMPLATE if self._is_base else _default_template(tokenizer)
         self._begin = [tokenizer.bos_token_id] if self._is_base and tokenizer.bos_token else []
         self._stop = self._end_of_turn_ids(end_token_ids)
-        self._fences = sorted(i for token, i in tokenizer.get_vocab().items() if token.startswith(FENCE))
 
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
         begun = self._encode(message.begins)
@@ -126,25 +122,13 @@ class ChatFormat:
             ids = ids[1:]
         return [*tokens, *ids, *begun]
 
-    def stop_token_ids(self, begins: str = "") -> tuple[int, ...]:
-        return (*self._stop, *self._fences) if begins.startswith(FENCE) else self._stop
+    def stop_token_ids(self) -> tuple[int, ...]:
+        return self._stop
 
-    def own_turn(self, completion: Completion) -> Completion:
-        tokens = completion.tokens
-        if not self._is_base or _NEXT_USER not in self._tokenizer.decode(tokens):
-            return completion
-        end = bisect_left(
-            range(len(tokens)),
-            True,
-            key=lambda last: _NEXT_USER in self._tokenizer.decode(tokens[: last + 1]),
-        )
-        return replace(
-            completion,
-            tokens=tokens[: end + 1],
-            logprobs=completion.logprobs[: end + 1],
-            finish_reason=FinishReason.STOP,
-            later=tuple((version, first) for version, first in completion.later if first <= end),
-        )
+    def stop_texts(self, begins: str = "") -> tuple[str, ...]:
+        # not the tokens of the fence: with `` and ` in place of ``` a model learned to go on after its program
+        closing = (f"\n{FENCE}",) if begins.startswith(FENCE) else ()
+        return (*closing, _NEXT_USER) if self._is_base else closing
 
     def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:
         tokens = [*self._encode(begins), *completion_tokens]

@@ -24,14 +24,15 @@ async def take_turn(
     writing = player.writing
     sampling = Sampling(
         max_tokens=player.max_tokens,
-        stop_token_ids=player.format.stop_token_ids(begins),
+        stop_token_ids=player.format.stop_token_ids(),
+        stop_texts=player.format.stop_texts(begins),
         temperature=player.temperature,
         seed=derive_seed(player.seed, attempt, place),
         top_p=player.top_p,
         top_k=player.top_k,
         heard=writing and (lambda tokens: writing(place, player.format.text(tokens, begins))),
     )
-    completion = player.format.own_turn(await player.policy.generate(list(tokens), sampling))
+    completion = await player.policy.generate(list(tokens), sampling)
     text = player.format.text(completion.tokens, begins)
     turn = Turn(stage=place, prompt_tokens=tokens, completion=completion, text=text)
     if player.heard is not None:

@@ -258,11 +258,11 @@ class _TextPolicy:
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
         return [*tokens, self._add(message.full)]
 
-    def stop_token_ids(self, begins: str = "") -> tuple[int, ...]:
+    def stop_token_ids(self) -> tuple[int, ...]:
         return ()
 
-    def own_turn(self, completion: Completion) -> Completion:
-        return completion
+    def stop_texts(self, begins: str = "") -> tuple[str, ...]:
+        return ()
 
     def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:
         return "".join(self._texts[token] for token in completion_tokens)

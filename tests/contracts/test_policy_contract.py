@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import PreTrainedModel
+from transformers import AutoTokenizer, PreTrainedModel
 
 from actors.episodes import EpisodeRunner, PolicyClient
 from actors.loading import LocalPolicy
@@ -186,6 +186,20 @@ def test_a_stop_token_as_the_first_token_is_kept(subject):
     again = subject.generate(temperature=0.0, seed=None, stop_token_ids=(greedy.tokens[0],))
     assert again.tokens == greedy.tokens[:1]
     assert again.finish_reason is FinishReason.STOP
+
+
+def test_a_stop_text_ends_the_completion_whichever_tokens_spell_it(engine, models):
+    tokenizer = AutoTokenizer.from_pretrained(models[2])
+    whole = engine.generate(max_tokens=40, stop_token_ids=())
+    texts = [tokenizer.decode(whole.tokens[:end], skip_special_tokens=True) for end in range(41)]
+    stops = [stop for i in range(len(texts[-1]) - 1) if (stop := texts[-1][i : i + 2]).isascii()]
+    assert len(stops) > 5
+    for stop in stops:
+        completion = engine.generate(max_tokens=40, stop_token_ids=(), stop_texts=("never said", stop))
+        end = next(end for end, text in enumerate(texts) if stop in text)
+        assert completion.tokens == whole.tokens[:end], stop
+        assert completion.logprobs == whole.logprobs[:end]
+        assert completion.finish_reason is FinishReason.STOP
 
 
 def test_the_same_seed_gives_the_same_tokens_and_another_one_others(subject):

@@ -97,7 +97,7 @@ def test_both_players_of_the_multistage_game_are_agents(tmp_path: Path) -> None:
     with served(answering([RIGHT, WRONG])) as url:
         done, [episode] = evaluated(
             tmp_path, url, "--env.taskset.dataset", "problems.json", "--env.taskset.game.stages", "0",
-            "--env.attempts", "2", "--no-env.taskset.game.rewards.partial-credit",
+            "--env.attempts", "2", "--env.taskset.game.rewards.partial-credit", "never",
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     rewards = earned(episode)

@@ -73,7 +73,7 @@ class MultistageGame:
 
         owners = _owners(judged, book)
         for program, met in zip(programs, ran, strict=True):
-            _reward_program(program, met, owners, self.rules.rewards)
+            _reward_program(program, met, owners, problem.baseline_asserts, self.rules.rewards)
         results = {p.attempt: met.outcomes for p, met in zip(programs, ran, strict=True) if met is not None}
         for text, suite in zip(suites, judged, strict=True):
             if suite is None:
@@ -286,7 +286,11 @@ class MultistageGame:
 
 
 def _reward_program(
-    program: Trajectory, met: ProgramResults | None, owners: Mapping[str, str], rules: RewardRules
+    program: Trajectory,
+    met: ProgramResults | None,
+    owners: Mapping[str, str],
+    baseline: Sequence[str],
+    rules: RewardRules,
 ) -> None:
     if met is None:
         program.components["sandbox_failure"] = 1.0
@@ -306,7 +310,8 @@ def _reward_program(
     if rate is None:  # there is no test that counts
         program.components["no_valid_test"] = 1.0
         return
-    program.reward = generator_reward(rate, rules)
+    passes_baseline = all(met.outcomes.get(test) is not False for test in baseline)
+    program.reward = generator_reward(rate, rules, passes_baseline=passes_baseline)
     program.components |= {"pass_rate": rate, "solved": float(rate == 1.0), "tests": float(len(met.outcomes))}
 
 

@@ -4,7 +4,7 @@ For one problem with reference `ref`, a program g and a suite T with valid tests
     validity  v = |V| / max(slots, |T|)
     pass rate p(g) = share of the tests in V that g passes
     generator reward = p                      discriminator reward = (w + (1 - w) * (1 - p)) * v
-Without partial credit the generator's reward is 1 if p = 1, else 0.
+With partial_credit "never" the generator's reward is 1 if p = 1, else 0.
 With w = 0, the discriminator's reward is (1 - p) * v. It is 0 once the generator passes everything: validity then earns
 nothing. With w > 0, a part of the reward is paid for validity alone (Code-A1 pays 1/2); invalid tests do not earn it.
 p is computed over V only. If it were computed over all of T, a discriminator against a perfect generator would earn most
@@ -40,9 +40,10 @@ class RewardRules(Settings):
     """Share of the discriminator's reward that is paid for validity alone (w)."""
     wrong_output_penalty: float = Field(default=0.5, ge=0, le=1)
     """Share of a valid test's worth that is lost if the reference had to correct its expected output (test_format relabel)."""
-    partial_credit: bool = True
-    """Pay a program for the share of the tests that it passes. false: 1 for a program that passes all tests that count, else 0;
-    a problem that the generator cannot solve then teaches it nothing, instead of programs that are right on some inputs."""
+    partial_credit: Literal["always", "baseline_passed", "never"] = "always"
+    """Programs that are paid for the share of the tests that they pass. baseline_passed: those that pass all of the problem's own
+    baseline tests; the others earn 0, so that a problem that the generator cannot solve teaches it nothing, instead of programs
+    that are right on some inputs. never: 1 for a program that passes all tests that count, else 0."""
     pass_rate_over: Literal["valid", "all"] = "valid"
     """Tests over which the pass rate p is taken."""
 
@@ -72,8 +73,14 @@ def outcome(verdict: Verdict, reference_cpu_ms: float, limits: Limits, rules: Re
     return False
 
 
-def generator_reward(pass_rate: float, rules: RewardRules) -> float:
-    return pass_rate if rules.partial_credit else float(pass_rate == 1.0)
+def generator_reward(pass_rate: float, rules: RewardRules, *, passes_baseline: bool) -> float:
+    match rules.partial_credit:
+        case "always":
+            return pass_rate
+        case "baseline_passed":
+            return pass_rate if passes_baseline else 0.0
+        case "never":
+            return float(pass_rate == 1.0)
 
 
 def pass_rate(outcomes: Sequence[bool | None], invalid: int = 0) -> float | None:

@@ -52,6 +52,8 @@ class MultistageRules(Rules):
             )
         if self.attack == "problem":
             self.refuse_changed(("shown_chars",), "needs attack: program", "game")
+        if self.rewards.partial_credit == "baseline_passed" and not self.baseline_in_reward:
+            raise ValueError("game.rewards.partial_credit baseline_passed needs game.baseline_in_reward")
         return self
 
     @property
@@ -94,9 +96,12 @@ class MultistageRules(Rules):
     def why(self, player: str, components: Mapping[str, float]) -> str:
         if player == DISCRIMINATOR:
             return reward_in_words(components, self.rewards)
-        if not self.rewards.partial_credit:
-            return "1 if all tests that count are passed, else 0 (game.rewards.partial_credit)"
-        return "share of the tests passed, of those that count"
+        share = "share of the tests passed, of those that count"
+        return {
+            "always": share,
+            "baseline_passed": f"{share}, if all baseline tests are passed, else 0 (game.rewards.partial_credit)",
+            "never": "1 if all tests that count are passed, else 0 (game.rewards.partial_credit)",
+        }[self.rewards.partial_credit]
 
     def refuse(self, problem: Problem) -> str | None:
         function = problem.language == "python" and bool(problem.function_signature)

@@ -52,7 +52,7 @@ def test_the_other_games_with_programs_are_judged_again(
 
 def test_other_rules_pay_otherwise(run: Path) -> None:
     report = rejudged(
-        run, "--", "--game.rewards.wrong-output-penalty", "1", "--no-game.rewards.partial-credit"
+        run, "--", "--game.rewards.wrong-output-penalty", "1", "--game.rewards.partial-credit", "never"
     )
     generator, discriminator = report["generator"], report["discriminator"]
     assert generator["changed"] == 1 / 5 and generator["mean_now"] == 1 / 5  # half a reward is none
@@ -61,7 +61,7 @@ def test_other_rules_pay_otherwise(run: Path) -> None:
 
 def test_a_reward_is_measured_by_the_tests_that_it_does_not_see(run: Path, capsys) -> None:
     """Of the second step's programs none is right, and none is paid without partial credit."""
-    report = rejudged(run, "--hidden", "--", "--no-game.rewards.partial-credit")
+    report = rejudged(run, "--hidden", "--", "--game.rewards.partial-credit", "never")
     assert "how well it tells right programs from wrong ones" in capsys.readouterr().out
     then, now = (report["told_apart"][when] for when in ("then", "now"))
     assert then["right_over_wrong"] == now["right_over_wrong"] == 1.0

@@ -2,6 +2,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from sparring.core.episode import Episode, Mistakes
 from sparring.core.interfaces import Branching
@@ -101,9 +102,25 @@ def test_without_partial_credit_a_program_earns_by_passing_everything(table):
     suite = "assert f(1) == 2\nassert f(3) == 6"
     programs = [WRONG_AT_3, RIGHT]
     shared = table.play(programs, [suite])
-    whole = table.play(programs, [suite], rewards=RewardRules(partial_credit=False))
+    whole = table.play(programs, [suite], rewards=RewardRules(partial_credit="never"))
     assert (rewards(shared, "generator"), rewards(whole, "generator")) == ([0.5, 1.0], [0.0, 1.0])
     assert rewards(shared, "discriminator") == rewards(whole, "discriminator")
+
+
+def test_partial_credit_for_programs_that_pass_the_baseline_tests(table):
+    table.problem = replace(table.problem, baseline_tests=("assert f(0) == 0",))
+    programs = [RIGHT, WRONG_AT_3, "def f(n):\n    return n + 2"]  # the last one is right for 2 only
+    suite = "assert f(2) == 4\nassert f(3) == 6"
+    earned = [
+        rewards(table.play(programs, [suite], baseline_in_reward=True, rewards=rules), "generator")
+        for rules in (RewardRules(), RewardRules(partial_credit="baseline_passed"))
+    ]
+    assert earned == [pytest.approx([1.0, 2 / 3, 1 / 3]), pytest.approx([1.0, 2 / 3, 0.0])]
+
+
+def test_partial_credit_by_the_baseline_tests_needs_them_in_the_reward():
+    with pytest.raises(ValidationError, match=r"needs game\.baseline_in_reward"):
+        MultistageRules(rewards=RewardRules(partial_credit="baseline_passed"))
 
 
 # ---------------------------------------------------------------------- validity

@@ -5,7 +5,6 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from sparring.core.episode import Completion, FinishReason
 from sparring.core.errors import SparringError
 from sparring.core.interfaces import Message
 from sparring.core.problem import Problem
@@ -14,6 +13,7 @@ from sparring.embedded.model import build_tokenizer
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.messages import attack, closing, example_test, go_on, solve, without_example
 from sparring.games.multistage.rules import MultistageRules
+from sparring.games.parsing import code_blocks
 from sparring.games.prompts import (
     END,
     MARKER_TOKENS,
@@ -307,13 +307,11 @@ def test_a_chat_models_answer_may_be_begun(template, request):
     assert style._tokenizer.decode(later_prompt).endswith("```python\n")
 
 
-def test_an_answer_that_begins_a_block_ends_with_the_block():
-    tokenizer = byte_tokenizer(CHATML)
-    tokenizer.add_tokens(["```", "```\n", "x```"])
-    style = ChatFormat(tokenizer)
-    turn, block = style.stop_token_ids(), style.stop_token_ids(BEGUN.begins)
-    assert block[: len(turn)] == turn
-    assert [tokenizer.decode(i) for i in block[len(turn) :]] == ["```", "```\n"]
+def test_an_answer_that_begins_a_block_ends_with_the_block(chatml):
+    style = ChatFormat(chatml)
+    assert style.stop_texts() == ()
+    (stop,) = style.stop_texts(BEGUN.begins)
+    assert code_blocks(f"{BEGUN.begins}x = 1{stop}\nThis sets x.") == ["x = 1\n"]
 
 
 def test_a_model_with_markers_answers_from_the_start(tagged):
@@ -414,32 +412,19 @@ def test_a_prompt_without_template_begins_with_one_bos(base):
     assert later(base, [*prompt, *base.completion("Add.")], 2).count(bos) == 1
 
 
-def completion_of(tokens: list[int]) -> Completion:
-    return Completion(
-        tokens=tokens, logprobs=[-0.5] * len(tokens), version=3, finish_reason=FinishReason.LENGTH
-    )
-
-
-def test_the_turn_of_a_base_model_ends_where_it_speaks_for_the_user(base):
-    written = base._encode("Add.\n\n### User\nNow")
-    completion = base.own_turn(completion_of(written))
-    assert base._tokenizer.decode(completion.tokens) == "Add.\n\n### User\n"
-    assert completion.finish_reason is FinishReason.STOP
-    assert len(completion.logprobs) == len(completion.tokens)
-    assert base.text(completion.tokens) == "Add.\n\n"
-    prompt = later(base, [*first(base), *completion.tokens], 2)
+def test_the_turn_of_a_base_model_ends_if_it_begins_the_next_user_message(base):
+    (stop,) = base.stop_texts()
+    written = base._encode(f"Add.\n\n{stop}")
+    assert base.text(written) == "Add.\n\n"
+    prompt = later(base, [*first(base), *written], 2)
     assert base._tokenizer.decode(prompt).count("### User") == 2
-    whole = completion_of(base._encode("Add. ### Users"))
-    assert base.own_turn(whole) == whole
+    assert set(base.stop_texts(BEGUN.begins)) > {stop}
 
 
 def test_a_chat_model_may_write_that_heading(chatml):
-    style, completion = (
-        ChatFormat(chatml),
-        completion_of(chatml.encode("### User\n", add_special_tokens=False)),
-    )
-    assert style.own_turn(completion) == completion
-    assert style.text(completion.tokens) == "### User\n"
+    style = ChatFormat(chatml)
+    assert style.stop_texts() == ()
+    assert style.text(chatml.encode("### User\n", add_special_tokens=False)) == "### User\n"
 
 
 def test_the_text_in_a_prompt_is_that_of_the_format(tagged, chatml):
