@@ -20,13 +20,13 @@ from sparring.core.weights import PublishReceipt, Weights
 @contextlib.contextmanager
 def warnings_heard() -> Iterator[list[str]]:
     """Collects the warnings that the `actors` package logs inside the context."""
-    heard: list[str] = []
+    messages: list[str] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: heard.append(record.getMessage())
+    handler.emit = lambda record: messages.append(record.getMessage())
     logger = logging.getLogger("actors")
     logger.addHandler(handler)
     try:
-        yield heard
+        yield messages
     finally:
         logger.removeHandler(handler)
 

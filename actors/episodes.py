@@ -57,13 +57,13 @@ class EpisodeRunner:
         self._sandbox = sandbox
 
     async def play(
-        self, request: PlayRequest, heard: Callable[[PlayProgress], None] = lambda progress: None
+        self, request: PlayRequest, on_progress: Callable[[PlayProgress], None] = lambda progress: None
     ) -> tuple[PlayResult, list[Transcript]]:
         """Plays all problems of the request at once, after the engines have loaded its weights. Raises PublishError, and what
         a policy raises; a sandbox failure only leaves trajectories without reward.
 
         Args:
-            heard: is called with the progress after each completion.
+            on_progress: is called with the progress after each completion.
 
         Returns:
             The result and, if the request is for training, the transcripts of all trajectories.
@@ -72,7 +72,7 @@ class EpisodeRunner:
         occupancy = BusyTimer("generate", "sandbox", "publish")
         with occupancy.working("publish"):
             receipts = {role: await self._load(role, request) for role in self._speakers}
-        counter = _Counter(self._expected(request), heard)
+        counter = _Counter(self._expected(request), on_progress)
         episodes = await asyncio.gather(
             *(
                 self._play_one(request, problem, self._index + i, occupancy, counter)
@@ -157,10 +157,10 @@ class EpisodeRunner:
 class _Counter:
     """Counts the completions of one request."""
 
-    def __init__(self, expected: int, heard: Callable[[PlayProgress], None]) -> None:
-        self._progress, self._heard = PlayProgress(expected=expected), heard
+    def __init__(self, expected: int, on_progress: Callable[[PlayProgress], None]) -> None:
+        self._progress, self._on_progress = PlayProgress(expected=expected), on_progress
         self._began = time.monotonic()
-        heard(self._progress)
+        on_progress(self._progress)
 
     def add(self, completion: Completion) -> None:
         self._progress = replace(
@@ -169,7 +169,7 @@ class _Counter:
             tokens=self._progress.tokens + len(completion.tokens),
             seconds=time.monotonic() - self._began,
         )
-        self._heard(self._progress)
+        self._on_progress(self._progress)
 
 
 class _TimedPolicy:

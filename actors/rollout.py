@@ -168,7 +168,7 @@ class RayRollouts:
         """
         self.engines = dict(engines or {})
         self._build, self._options, self._device, self._sleeps = build, options, device, sleeps
-        self.heard: Callable[[PlayProgress], None] = lambda progress: None
+        self.on_progress: Callable[[PlayProgress], None] = lambda progress: None
         self.actors, self._said = [], set[str]()
         self._replaced = [0] * len(options)
         self._open: list[_Share] = []
@@ -253,13 +253,13 @@ class RayRollouts:
             return replace(result, played_again=share.again)
 
     def _tell(self, shares: Sequence[_Share]) -> None:
-        """Passes the request's progress to `heard`. An actor that does not answer within PROGRESS_S counts with its last
+        """Passes the request's progress to `on_progress`. An actor that does not answer within PROGRESS_S counts with its last
         report."""
         asked = {share.actor.progress.remote(share.request.key): share for share in shares}
         for reference in ray.wait(list(asked), num_returns=len(asked), timeout=PROGRESS_S)[0]:
             with contextlib.suppress(*DIED):  # _result raises it when it waits for this actor
                 asked[reference].progress = ray.get(reference) or asked[reference].progress
-        self.heard(sum((share.progress for share in shares), PlayProgress()))
+        self.on_progress(sum((share.progress for share in shares), PlayProgress()))
 
     def _merged(self, request: PlayRequest, results: Mapping[int, PlayResult]) -> PlayResult:
         """Merges the actors' results (keys: actor indices) into one, with the episodes in the order of the request."""

@@ -178,8 +178,8 @@ class TransformersPolicy:
                     continue
                 tokens[row].append(token)
                 logprobs[row].append(logprob)
-                if (heard := requests[row].sampling.heard) is not None:
-                    heard(tokens[row])
+                if (on_tokens := requests[row].sampling.on_tokens) is not None:
+                    on_tokens(tokens[row])
                 if token in stops[row] or self._ends_by_text(tokens[row], samplings[row].stop_texts):
                     reasons[row] = FinishReason.STOP
                 elif len(tokens[row]) == budgets[row]:

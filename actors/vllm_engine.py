@@ -116,7 +116,7 @@ def _room(rank: int) -> int:
 class _Waiting(NamedTuple):
     answer: asyncio.Future[Any]
     adapter: int | None
-    heard: Callable[[Sequence[int]], None] | None
+    on_tokens: Callable[[Sequence[int]], None] | None
 
 
 class VllmEngine:
@@ -247,19 +247,19 @@ class VllmEngine:
         tokens: Sequence[int],
         params: SamplingParams,
         adapter: LoRARequest | None = None,
-        heard: Callable[[Sequence[int]], None] | None = None,
+        on_tokens: Callable[[Sequence[int]], None] | None = None,
     ) -> Any:
         """Returns vLLM's RequestOutput once the request is finished.
 
         Args:
-            heard: is called with all tokens so far after each step of the engine, if `params` requests them.
+            on_tokens: is called with all tokens so far after each step of the engine, if `params` requests them.
         """
 
         def add(name: str) -> None:
             self.wake("weights", "kv_cache")
             self._llm.add_request(name, tokens_input(list(tokens)), params, lora_request=adapter)
 
-        return await self.ask(add, adapter.lora_int_id if adapter else None, heard)
+        return await self.ask(add, adapter.lora_int_id if adapter else None, on_tokens)
 
     def serves(self, adapter: LoRARequest) -> bool:
         """Whether any request with this adapter is in flight."""
@@ -293,7 +293,7 @@ class VllmEngine:
         self,
         act: Callable[[str], Any],
         adapter: int | None = None,
-        heard: Callable[[Sequence[int]], None] | None = None,
+        on_tokens: Callable[[Sequence[int]], None] | None = None,
     ) -> Any:
         """Runs act(name) on the engine's thread and returns its result; if that is None, waits for the request that `act`
         added under this name and returns its output. If the caller is cancelled, the request is aborted.
@@ -307,7 +307,7 @@ class VllmEngine:
         self._loop = asyncio.get_running_loop()
         name = str(next(self._ids))
         answer = self._loop.create_future()
-        self._waiting[name] = _Waiting(answer, adapter, heard)
+        self._waiting[name] = _Waiting(answer, adapter, on_tokens)
         self._commands.put((name, act))
         try:
             return await answer
@@ -350,7 +350,7 @@ class VllmEngine:
         return True
 
     def _settle(self, results: Sequence[tuple[str, Any]]) -> None:
-        """Runs on the event loop: sets the results or errors of finished requests, and passes partial outputs to `heard`."""
+        """Runs on the event loop: sets the results or errors of finished requests, and passes partial outputs to `on_tokens`."""
         for name, result in results:
             waiting = self._waiting.get(name)
             if waiting is None or waiting.answer.done():
@@ -358,8 +358,8 @@ class VllmEngine:
             if isinstance(result, Exception):
                 waiting.answer.set_exception(result)
                 continue
-            if waiting.heard is not None:
-                waiting.heard(result.outputs[0].token_ids)
+            if waiting.on_tokens is not None:
+                waiting.on_tokens(result.outputs[0].token_ids)
             if getattr(result, "finished", True):
                 waiting.answer.set_result(result)
 

@@ -33,7 +33,9 @@ def sampling_params(sampling: Sampling) -> SamplingParams:
         logprobs=0,
         flat_logprobs=True,
         detokenize=bool(sampling.stop_texts),
-        output_kind=RequestOutputKind.FINAL_ONLY if sampling.heard is None else RequestOutputKind.CUMULATIVE,
+        output_kind=RequestOutputKind.FINAL_ONLY
+        if sampling.on_tokens is None
+        else RequestOutputKind.CUMULATIVE,
     )
 
 
@@ -66,7 +68,7 @@ async def complete(
     """Generates one completion. Raises ValueError if the prompt leaves no room in max_model_len."""
     if len(prompt) >= engine.max_model_len:
         raise ValueError(f"prompt of {len(prompt)} tokens does not fit max_model_len {engine.max_model_len}")
-    output = await engine.complete(prompt, sampling_params(sampling), adapter, sampling.heard)
+    output = await engine.complete(prompt, sampling_params(sampling), adapter, sampling.on_tokens)
     return completion_of(output, version)
 
 

@@ -181,7 +181,7 @@ class Sleeping:
         )
 
     async def play(
-        self, request: PlayRequest, heard: Callable[[PlayProgress], None]
+        self, request: PlayRequest, on_progress: Callable[[PlayProgress], None]
     ) -> tuple[PlayResult, list[Transcript]]:
         began = time.time()
         if self._tokens != (tokens := request.weights[TOKENS].version):
@@ -190,7 +190,7 @@ class Sleeping:
         while len(self._made) < len(request.problems):
             self._made.append(self._episode())
         self._game.episodes = iter(self._made)
-        result, transcripts = await self._runner.play(request, heard)
+        result, transcripts = await self._runner.play(request, on_progress)
         return replace(result, spans=[("generate", began, time.time())]), transcripts
 
     async def close(self) -> None:

@@ -24,7 +24,7 @@ class EvaluateOptions(ModelOptions):
     """Evaluates a generator's programs or a discriminator's test suites on any data set."""
 
     dataset: str
-    """Data set: a file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the
+    """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids), or "embedded": the
     held-out embedded problems of the model's run."""
     shown_tests: int = Field(0, ge=0)
     """Number of each problem's tests at the end of its description (problems.shown_tests)."""

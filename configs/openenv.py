@@ -17,7 +17,7 @@ class OpenEnvOptions(Options):
     reward."""
 
     dataset: str
-    """Data set: a file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the
+    """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids), or "embedded": the
     embedded training problems."""
     format: ProblemFormat = "problems"
     """Format of the data set; see sparring/problems/formats."""

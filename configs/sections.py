@@ -44,8 +44,8 @@ class PolicySettings(Settings):
 
 
 ProblemFormat = Literal[
-    "problems", "mbpp", "mbpp_plus", "humaneval", "humaneval_plus", "livecodebench", "code_contests", "apps", "taco", "ult", "q",
-    "grids", "grids_hidden", "fields",
+    "problems", "mbpp", "mbpp_plus", "humaneval", "humaneval_plus", "livecodebench", "code_contests", "apps", "taco", "kodcode",
+    "bigcodebench", "ult", "q", "grids", "grids_hidden", "fields",
 ]  # fmt: skip
 
 
@@ -73,7 +73,7 @@ HeldOut = Annotated[
 class FileProblems(Settings):
     kind: Literal["file"] = "file"
     file: str
-    """Data set to train on: a file (a directory for formats q and grids, "owner/name" of a hub for fields)."""
+    """Data set to train on: a file, "owner/name" on the hub, or a directory (formats q and grids)."""
     format: ProblemFormat = "problems"
     """Format of the data set; problems: {"problems": [{id, description, function_signature, baseline_tests,
     reference_solution, difficulty, tags}]}. All formats: sparring/problems/formats."""
@@ -92,8 +92,8 @@ class FileProblems(Settings):
     """Number of each problem's own tests that training knows: prompts may show them, and rewards may count them. All of its tests
     are then hidden tests, on which programs are evaluated. Default: all tests that are not hidden in the data set."""
     failing_references: Literal["refuse", "leave_out"] = "refuse"
-    """What to do if a reference solution fails its own tests. refuse: the run does not start; leave_out: such problems
-    (published data sets have some) are used neither for training nor held out, and are named."""
+    """What to do if a reference solution fails its own tests, or the game cannot play a problem. refuse: the run does not start;
+    leave_out: such problems (published data sets have some) are used neither for training nor held out, and are named."""
     too_long: Literal["refuse", "leave_out"] = "refuse"
     """What to do if a prompt and its completions may exceed engine.max_model_len. refuse: the run does not start; leave_out: such
     problems are used neither for training nor held out, and are counted."""

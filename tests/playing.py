@@ -37,6 +37,9 @@ class Letters:
             said = f"{message.brief}!"
         return [*tokens, *map(ord, said + message.begins * self._full)]
 
+    def shown(self, message: Message) -> str:
+        return message.full if self._full else message.brief
+
     def stop_token_ids(self) -> tuple[int, ...]:
         return (STOP,)
 
@@ -77,8 +80,8 @@ class ScriptedPolicy:
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
         tokens = tuple(self._script(prompt_tokens, sampling))[: sampling.max_tokens]
-        for count in range(1, len(tokens) + 1) if sampling.heard else ():
-            sampling.heard(tokens[:count])
+        for count in range(1, len(tokens) + 1) if sampling.on_tokens else ():
+            sampling.on_tokens(tokens[:count])
         stopped = bool(tokens) and tokens[-1] in sampling.stop_token_ids
         return Completion(
             tokens=tokens,

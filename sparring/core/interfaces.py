@@ -65,7 +65,7 @@ class Sampling:
     the log-probabilities would be those of the truncated distribution, which the learner does not compute."""
     top_k: int = 0
     """Sample from this number of likeliest tokens, before top_p applies; 0: from all."""
-    heard: Callable[[Sequence[int]], None] | None = None
+    on_tokens: Callable[[Sequence[int]], None] | None = None
     """Callback that receives all tokens so far after each token, if the engine is in this process."""
 
 
@@ -118,6 +118,10 @@ class PromptFormat(Protocol):
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
         """Returns the prompt for a message. It starts with `tokens`, which are all tokens of the trajectory so far, and ends
         with the beginning of the answer if the message gives one."""
+        ...
+
+    def shown(self, message: Message) -> str:
+        """Returns the text of the message that its prompt has."""
         ...
 
     def stop_token_ids(self) -> tuple[int, ...]:
@@ -193,11 +197,11 @@ class Player:
     past: tuple[str, ...] = ()
     """Programs or tests that this player wrote for this problem in earlier steps and that its opponents play against in
     addition (episode.Mistakes)."""
-    heard: Callable[[int, Turn], None] | None = None
+    on_turn: Callable[[int, Turn], None] | None = None
     """Callback that receives each finished turn with its attempt, so that play can be shown while it goes on."""
-    writing: Callable[[int, str], None] | None = None
+    on_text: Callable[[int, str], None] | None = None
     """Callback that receives the stage (or move) of the unfinished turn and its text so far, after each token
-    (Sampling.heard)."""
+    (Sampling.on_tokens)."""
 
 
 class Game(Protocol):

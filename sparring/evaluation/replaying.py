@@ -20,8 +20,9 @@ class _Stored:
 
     version = 0
 
-    def __init__(self, answers: Mapping[int, str]) -> None:
-        self._answers = answers
+    def __init__(self, answers: Mapping[int, str], prompt: str) -> None:
+        """prompt: the prompt of an attempt."""
+        self._answers, self._prompt = answers, prompt
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
         tokens = (*map(ord, self._answers[sampling.seed or 0]), _STOP)
@@ -31,6 +32,10 @@ class _Stored:
 
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
         return [_STOP]
+
+    def shown(self, message: Message) -> str:
+        is_tagged = bool(message.marks[0]) and self._prompt.startswith(message.marks[0])
+        return message.brief if is_tagged else message.full
 
     def stop_token_ids(self) -> tuple[int, ...]:
         return (_STOP,)
@@ -49,6 +54,7 @@ async def play_again(
     game: Game,
     problem: Problem,
     answers: Mapping[str, Sequence[str]],
+    prompts: Mapping[str, str],
     places: Sequence[int],
     sandbox: Sandbox,
 ) -> dict[str, list[Trajectory]]:
@@ -57,6 +63,7 @@ async def play_again(
 
     Args:
         answers: by player, the last answer of each attempt. Answers before the last are empty: no reward depends on them.
+        prompts: by player, the prompt of an attempt.
         places: numbers of the turns of an attempt, such as the stages. The last one gives the stored answer.
     """
     players = {}
@@ -67,7 +74,7 @@ async def play_again(
             for attempt, text in enumerate(texts)
             for place in (0, *places)
         }
-        stored = _Stored(turns)
+        stored = _Stored(turns, prompts[name])
         players[name] = Player(
             name=name,
             policy=stored,

@@ -132,14 +132,14 @@ class Solver:
     async def solve(
         self,
         problem: Problem,
-        heard: Callable[[int, Turn], None] | None = None,
-        writing: Callable[[int, str], None] | None = None,
+        on_turn: Callable[[int, Turn], None] | None = None,
+        on_text: Callable[[int, str], None] | None = None,
     ) -> SolveResult:
         """Solves one problem. An error that concerns only this problem is reported in the solution's `error`.
 
         Args:
-            heard: receives each finished turn, with the number of its program among the first programs.
-            writing: see Player.
+            on_turn: receives each finished turn, with the number of its program among the first programs.
+            on_text: see Player.
 
         Raises RunFailed if the engine ended.
         """
@@ -150,7 +150,7 @@ class Solver:
         if self.best_of > 1 and self.tester is not None and (error := self.tester.refuses(problem)):
             return SolveResult(problem=problem.id, attempts=[], error=error)
         player = self.writer.player(GENERATOR, problem, self.best_of, self.temperature, "solve")
-        player = replace(player, heard=heard, writing=writing)
+        player = replace(player, on_turn=on_turn, on_text=on_text)
         programs = await self.game.solve_all(problem, player)
         tests: list[str] = []
         counted: list[int] | None = None

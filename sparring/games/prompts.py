@@ -65,6 +65,9 @@ class TaggedFormat:
         closed = not message.brief and said[-1:] == [self._id[asks]]  # the model wrote the marker itself
         return said if closed else [*said, self._id[asks]]
 
+    def shown(self, message: Message) -> str:
+        return message.brief
+
     def stop_token_ids(self) -> tuple[int, ...]:
         return self._structural
 
@@ -80,11 +83,6 @@ class TaggedFormat:
     def _encode(self, text: str) -> list[int]:
         # the message of most stages is a marker alone
         return self._tokenizer.encode(self._plain(text), add_special_tokens=False) if text else []
-
-
-def text_in(style: PromptFormat, message: Message) -> str:
-    """Returns the text of a message that prompts have in this format."""
-    return message.brief if isinstance(style, TaggedFormat) else message.full
 
 
 class ChatFormat:
@@ -121,6 +119,9 @@ class ChatFormat:
         if ids and tokens[-1] == ids[0]:  # the model ended its turn itself
             ids = ids[1:]
         return [*tokens, *ids, *begun]
+
+    def shown(self, message: Message) -> str:
+        return message.full
 
     def stop_token_ids(self) -> tuple[int, ...]:
         return self._stop

@@ -21,7 +21,7 @@ async def take_turn(
         place: number of the stage or of the move. The seed is derived from the attempt and the place.
         begins: the field `begins` of the last message in the prompt.
     """
-    writing = player.writing
+    on_text = player.on_text
     sampling = Sampling(
         max_tokens=player.max_tokens,
         stop_token_ids=player.format.stop_token_ids(),
@@ -30,13 +30,13 @@ async def take_turn(
         seed=derive_seed(player.seed, attempt, place),
         top_p=player.top_p,
         top_k=player.top_k,
-        heard=writing and (lambda tokens: writing(place, player.format.text(tokens, begins))),
+        on_tokens=on_text and (lambda tokens: on_text(place, player.format.text(tokens, begins))),
     )
     completion = await player.policy.generate(list(tokens), sampling)
     text = player.format.text(completion.tokens, begins)
     turn = Turn(stage=place, prompt_tokens=tokens, completion=completion, text=text)
-    if player.heard is not None:
-        player.heard(attempt, turn)
+    if player.on_turn is not None:
+        player.on_turn(attempt, turn)
     return turn
 
 

@@ -37,11 +37,11 @@ _SAVING = ".saving-"
 class LocalRollouts:
     def __init__(self, loop: asyncio.Runner, runner: EpisodeRunner) -> None:
         self._loop, self._runner = loop, runner
-        self.heard: Callable[[PlayProgress], None] = lambda progress: None
+        self.on_progress: Callable[[PlayProgress], None] = lambda progress: None
 
     def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:
         """Plays the request at once, since nothing runs in parallel to the driver here."""
-        result, transcripts = self._loop.run(self._runner.play(request, self.heard))
+        result, transcripts = self._loop.run(self._runner.play(request, self.on_progress))
         for episode in result.episodes:
             episode.transcripts = transcripts
         return lambda: result

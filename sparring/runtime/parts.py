@@ -44,7 +44,7 @@ class Scheduler(Stateful, Protocol):
 
 
 class Rollouts(Protocol):
-    heard: Callable[[PlayProgress], None]
+    on_progress: Callable[[PlayProgress], None]
     """Receives how far a request has come, while the driver waits for its result."""
 
     def begin(self, request: PlayRequest) -> Callable[[], PlayResult]:

@@ -61,13 +61,24 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
             ]
             for problems in (train, held_out)
         )
-    for file, problems in ((settings.file, train), (settings.held_out_from, held_out)):
-        for problem in problems:
-            if (reason := config.game.refuse(problem)) is not None:
-                raise ProblemFileError(f"{file}: problem {problem.id}: {reason}")
+    train = _playable(train, settings.file, config)
+    held_out = _playable(held_out, settings.held_out_from, config)
     train = _learnable(_without(train, held_out, settings), settings.pass_rates)
     with _key("problems.shown_tests"):
         return with_shown_tests(train, settings.shown_tests), with_shown_tests(held_out, settings.shown_tests)
+
+
+def _playable(problems: list[Problem], file: object, config: Config) -> list[Problem]:
+    """Returns the problems that the game can play. Raises ProblemFileError for the first that it cannot, unless problems are to be
+    left out and some remain."""
+    refused = {p.id: reason for p in problems if (reason := config.game.refuse(p)) is not None}
+    if not refused:
+        return problems
+    name, reason = next(iter(refused.items()))
+    if config.problems.failing_references == "refuse" or len(refused) == len(problems):
+        raise ProblemFileError(f"{file}: problem {name}: {reason}")
+    say(f"{_named(list(refused), 'problems')} left out: {reason}")
+    return [p for p in problems if p.id not in refused]
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         writers = tracked.enter_context(open_writers(config.tracking.to, _tracked_run(config, start)))
         show.phase("starting the sandbox and the engines")
         with _parts(config, start, train) as parts:
-            parts.rollouts.heard = show.play
+            parts.rollouts.on_progress = show.play
             if (
                 config.problems.kind == "file"
             ):  # embedded problems are checked by our own tests, and their tests are data

@@ -222,15 +222,15 @@ def _said(solution: SolveResult) -> dict[str, Any]:
 
 
 async def _events(solver: Solver, problem: Problem) -> AsyncIterator[bytes]:
-    heard: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+    events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
 
-    def hear(program: int, turn: Turn) -> None:
-        heard.put_nowait({"program": program, "stage": stage_name(turn.stage), "text": turn.text})
+    def on_turn(program: int, turn: Turn) -> None:
+        events.put_nowait({"program": program, "stage": stage_name(turn.stage), "text": turn.text})
 
-    solving = asyncio.create_task(solver.solve(problem, hear))
-    solving.add_done_callback(lambda _: heard.put_nowait(None))
+    solving = asyncio.create_task(solver.solve(problem, on_turn))
+    solving.add_done_callback(lambda _: events.put_nowait(None))
     try:
-        while (stage := await heard.get()) is not None:
+        while (stage := await events.get()) is not None:
             yield _event("stage", stage)
         yield _event("solution", _said(solving.result()))
     except SparringError as error:

@@ -43,7 +43,7 @@ _MUTANTS = 12
 
 class SparringTasksetConfig(vf.TasksetConfig):
     dataset: str = EMBEDDED
-    """Data set: a file (a directory for formats q and grids, "owner/name" of a hub for fields), or "embedded": the
+    """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids), or "embedded": the
     embedded training problems. Not used by games without coding problems."""
     format: ProblemFormat = "problems"
     """Format of the data set; see sparring/problems/formats."""
@@ -257,6 +257,9 @@ class _TextPolicy:
 
     def say(self, tokens: Sequence[int], message: Message) -> list[int]:
         return [*tokens, self._add(message.full)]
+
+    def shown(self, message: Message) -> str:
+        return message.full
 
     def stop_token_ids(self) -> tuple[int, ...]:
         return ()

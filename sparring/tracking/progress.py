@@ -221,9 +221,25 @@ def _beating(show: Display) -> Iterator[None]:
 
 
 @contextmanager
-def counter(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """Shows a progress bar if stdout is a terminal. The caller calls the yielded function after each finished part."""
+def counter(
+    title: str, total: int, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[], None]]:
+    """Shows a progress bar on a terminal, and a line from time to time elsewhere. The caller calls the yielded function after
+    each finished part."""
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as progress:
+    is_terminal = sys.stdout.isatty()
+    began = spoke = clock()
+    done = 0
+
+    def tick() -> None:
+        nonlocal done, spoke
+        done, now = done + 1, clock()
+        progress.advance(task)
+        if not is_terminal and now - spoke >= _COUNTED_S:
+            spoke = now
+            left = _about((now - began) / done * (total - done))
+            print(f"{done} of {total} {title}, {left} left", flush=True)
+
+    with Progress(*columns, transient=True, disable=not is_terminal) as progress:
         task = progress.add_task(title, total=total)
-        yield lambda: progress.advance(task)
+        yield tick

@@ -12,11 +12,11 @@ from sparring.core.seeding import derive_seed
 class Playing(Sleeping):
     """Each problem of a step has an episode of its own, whoever plays it."""
 
-    async def play(self, request: PlayRequest, heard: Any) -> Any:
+    async def play(self, request: PlayRequest, on_progress: Any) -> Any:
         await asyncio.sleep(self._rng.uniform(0.2, 1.0))
         made, self._tokens = [], request.weights[TOKENS].version
         for problem in request.problems:
             self._rng = Random(derive_seed(*request.address, problem.id))
             made.append(self._episode())
         self._game.episodes = iter(made)
-        return await self._runner.play(request, heard)
+        return await self._runner.play(request, on_progress)

@@ -26,7 +26,7 @@ class Runner:
     def __init__(self, index: int) -> None:
         self._seconds = 0 if index else 2
 
-    async def play(self, request: PlayRequest, heard: Any) -> tuple[PlayResult, Any]:
+    async def play(self, request: PlayRequest, on_progress: Any) -> tuple[PlayResult, Any]:
         await asyncio.sleep(self._seconds)
         node = ray.get_runtime_context().get_node_id()
         episodes: Any = [SimpleNamespace(problem_id=p.id, node=node) for p in request.problems]

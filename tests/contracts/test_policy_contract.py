@@ -169,7 +169,7 @@ def test_max_tokens_bounds_the_completion(subject):
 
 def test_an_engine_tells_of_each_token_as_it_comes(engine: Subject) -> None:
     told: list[list[int]] = []
-    said = engine.generate(max_tokens=6, heard=lambda tokens: told.append(list(tokens)))
+    said = engine.generate(max_tokens=6, on_tokens=lambda tokens: told.append(list(tokens)))
     assert told == [list(said.tokens)[:count] for count in range(1, len(said.tokens) + 1)]
 
 

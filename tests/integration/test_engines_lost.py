@@ -81,7 +81,7 @@ class Runner:
     def __init__(self, remote: dict[str, RemotePolicy], index: int) -> None:
         self.remote = remote
 
-    async def play(self, request: PlayRequest, heard: Any) -> tuple[PlayResult, list[Any]]:
+    async def play(self, request: PlayRequest, on_progress: Any) -> tuple[PlayResult, list[Any]]:
         for policy in POLICIES:
             await self.remote[policy].load(request.weights.get(policy), request.order)
         seconds = [float(p.description) for p in request.problems]

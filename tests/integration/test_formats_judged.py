@@ -28,6 +28,8 @@ FILES = {
     "code_contests": "code_contests.jsonl",
     "apps": "apps.jsonl",
     "taco": "taco.jsonl",
+    "kodcode": "kodcode.jsonl",
+    "bigcodebench": "bigcodebench.jsonl",
     "q train": "lua",
     "q test": "lua",
 }

@@ -30,7 +30,7 @@ ROW = {
 class Runner:
     """Plays nothing."""
 
-    async def play(self, request: PlayRequest, heard: Any) -> tuple[PlayResult, list[Any]]:
+    async def play(self, request: PlayRequest, on_progress: Any) -> tuple[PlayResult, list[Any]]:
         return PlayResult(episodes=[], sandbox={}), []
 
     async def close(self) -> None:

@@ -45,13 +45,13 @@ class Runner:
         engine: Any = Engine()
         self.policy = LocalPolicy(engine, 1.0)
 
-    async def play(self, request: PlayRequest, heard: Any) -> tuple[PlayResult, list[Any]]:
+    async def play(self, request: PlayRequest, on_progress: Any) -> tuple[PlayResult, list[Any]]:
         began = time.time()
         receipts: Any = {
             policy: [await self.policy.load(weights, request.order)]
             for policy, weights in request.weights.items()
         }
-        heard(PlayProgress(expected=len(request.problems)))
+        on_progress(PlayProgress(expected=len(request.problems)))
         for done, problem in enumerate(request.problems, 1):
             if problem.description == "fatal":
                 raise EngineFailure("vLLM ended: no memory")
@@ -60,7 +60,7 @@ class Runner:
                 await asyncio.sleep(float(seconds))
             else:
                 time.sleep(float(seconds))
-            heard(PlayProgress(done=done, expected=len(request.problems), tokens=10 * done))
+            on_progress(PlayProgress(done=done, expected=len(request.problems), tokens=10 * done))
         found: Any = [
             SimpleNamespace(
                 problem_id=p.id,
@@ -148,7 +148,7 @@ def played(result: PlayResult, what: str) -> list[Any]:
 def test_who_waits_is_told_how_far_all_actors_of_the_request_are(rollouts: RayRollouts) -> None:
     """Also while they work, and nothing of what is played beside it."""
     heard: list[PlayProgress] = []
-    rollouts.heard = heard.append
+    rollouts.on_progress = heard.append
     beside = rollouts.begin(replace(request("idle 4", "idle 4"), address=("evaluation",)))
     rollouts.begin(request("idle 0.1", 0.1, "idle 8", 0.1, 0.1, 4))()
     beside()

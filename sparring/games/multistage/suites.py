@@ -19,7 +19,6 @@ from sparring.games.multistage import messages
 from sparring.games.multistage.emitted import EmittedTest, parse_suite, shown_calls
 from sparring.games.multistage.rewards import RewardRules, needed_cpu_ms, outcome, validity
 from sparring.games.multistage.rules import MultistageRules
-from sparring.games.prompts import text_in
 from sparring.games.suite_scores import SuiteRecord
 
 _ALONE = """\
@@ -93,7 +92,7 @@ class Suites:
         self._problem, self._rules, self._sandbox = problem, rules, sandbox
         self._limits = problem.limits_over(rules.sandbox_limits)
         self._strict = rules.test_format == "strict"
-        prompt = text_in(style, messages.attack(problem, rules)) if style is not None else ""
+        prompt = style.shown(messages.attack(problem, rules)) if style is not None else ""
         self._shown = shown_calls(prompt, problem, rules.input_limits)
 
     async def records(

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Protocol
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.columns import columns
+from sparring.problems.formats.bigcodebench import bigcodebench
+from sparring.problems.formats.columns import check_fields, columns
 from sparring.problems.formats.contests import apps, code_contests, taco
 from sparring.problems.formats.directories import directories
 from sparring.problems.formats.evalplus import humaneval_plus, mbpp_plus
 from sparring.problems.formats.humaneval import humaneval
+from sparring.problems.formats.kodcode import kodcode
 from sparring.problems.formats.livecodebench import livecodebench
 from sparring.problems.formats.mbpp import SPLITS, mbpp
 from sparring.problems.formats.outputs import exact
+from sparring.problems.formats.records import entries, is_on_hub
 from sparring.problems.formats.ult import ult
 from sparring.problems.grids import load_tasks, to_problem
 from sparring.problems.loader import ProblemFileError, load_problems
@@ -41,20 +44,20 @@ FORMATS: Mapping[str, Callable[..., list[Problem]]] = {
     "code_contests": code_contests,
     "apps": apps,
     "taco": taco,
+    "kodcode": kodcode,
+    "bigcodebench": bigcodebench,
     "ult": ult,
     "q": directories,
     "grids": grids,
     "grids_hidden": partial(grids, hold_out_arc_gen=True),
     "fields": columns,
 }
+_OF_PATHS = ("problems", "q", "grids", "grids_hidden")
+"""Formats whose reader gets a path. The others get the entries of a file or of a data set on the hub."""
 _SHOWN_PAIRS = 4
 """Number of generated pairs that a grid task's description shows besides all train and test pairs. A task has hundreds."""
-_SPLITS: Mapping[str, tuple[str, ...] | None] = {
-    "mbpp": tuple(SPLITS),
-    "q": ("train", "test"),
-    "fields": None,
-}
-"""Names of the splits by format; None if the data set defines them. Other formats have no splits: each split is a file."""
+_SPLITS: Mapping[str, tuple[str, ...]] = {"mbpp": tuple(SPLITS), "q": ("train", "test")}
+"""Names of the splits by format, for files. Files of other formats have no splits: each split is a file."""
 
 
 def load_dataset(
@@ -68,12 +71,13 @@ def load_dataset(
     """Returns the data set's problems, in the data set's order.
 
     Args:
-        path: a file; a directory for "q"; for "fields" also "owner/name" on the hub.
+        path: a file or, for formats whose files have entries, "owner/name" on the hub; a directory for "q".
         format: a key of FORMATS.
         fields: for "fields": the data set's column by field name (columns.FIELDS).
         exact_outputs: if true, the output of a whole program is compared line by line, and not as the data set's own tester
             does (outputs.py).
-        split: for "mbpp" (SPLITS), "q" ("train", "test") and data sets on the hub; None takes all.
+        split: for files of "mbpp" (SPLITS), for "q" ("train", "test"), and for data sets on the hub; None takes all or, on the
+            hub, "train".
 
     Raises:
         ProblemFileError: the data set is unusable. The message is one line: file, entry, field, what was expected, how to
@@ -86,10 +90,15 @@ def load_dataset(
         raise ProblemFileError(
             f"{path}: a field map and the format 'fields' go together; give both or neither"
         )
-    options: dict[str, object] = {"fields": fields} if fields else {}
-    if split is not None:
+    options: dict[str, object] = {}
+    if fields:
+        check_fields(path, fields)
+        options["fields"] = fields
+    on_hub = format not in _OF_PATHS and is_on_hub(path)
+    if split is not None and not on_hub:
         options["split"] = _checked_split(path, format, split)
-    problems = FORMATS[format](path, **options)
+    rows = path if format in _OF_PATHS else entries(path, format, split)
+    problems = FORMATS[format](rows, **options)
     if exact_outputs:
         problems = exact(problems)
     if not problems:
@@ -125,7 +134,6 @@ def load_written(path: str | Path, how: FormatOptions) -> list[Problem]:
 def _checked_split(path: Path, format: str, split: str) -> str:
     if format not in _SPLITS:
         raise ProblemFileError(f"{path}: files of the format {format!r} have no splits; leave out {split!r}")
-    known = _SPLITS[format]
-    if known and split not in known:
-        raise ProblemFileError(f"{path}: no split {split!r}; give one of {', '.join(known)}")
+    if split not in _SPLITS[format]:
+        raise ProblemFileError(f"{path}: no split {split!r}; give one of {', '.join(_SPLITS[format])}")
     return split

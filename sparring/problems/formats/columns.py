@@ -1,13 +1,12 @@
 """Reads any other data set of Python problems with asserts. `fields` maps the fields of a problem to the set's columns."""
 
-import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.records import SUFFIXES, Entry, entries
+from sparring.problems.formats.records import Entry
 from sparring.problems.formats.sources import signature_under_test
 from sparring.problems.loader import ProblemFileError, kind_of
 
@@ -18,15 +17,20 @@ FIELDS = (
 _NEEDED = ("description", "baseline_tests")
 
 
-def columns(path: Path, *, fields: Mapping[str, str], split: str | None = None) -> list[Problem]:
-    """Returns the problems of a local file, or, if `path` is "owner/name" and no file, of that data set on the hub.
+def columns(rows: Iterable[Entry], *, fields: Mapping[str, str]) -> list[Problem]:
+    """Returns the problems of any data set.
 
     Tests are a list of strings, or one string, which may be a JSON list. Without a column for the id, the id is the
-    problem's place in the file; without a column for the signature, it is the signature of the solution's function that
+    problem's place in the data set; without a column for the signature, it is the signature of the solution's function that
     the tests call.
 
     Raises ProblemFileError.
     """
+    return [_problem(entry, fields) for entry in rows]
+
+
+def check_fields(path: Path, fields: Mapping[str, str]) -> None:
+    """Raises ProblemFileError if a field is unknown or one that is needed is missing."""
     unknown = sorted(set(fields) - set(FIELDS))
     if unknown:
         raise ProblemFileError(
@@ -35,29 +39,6 @@ def columns(path: Path, *, fields: Mapping[str, str], split: str | None = None) 
     missing = [field for field in _NEEDED if field not in fields]
     if missing:
         raise ProblemFileError(f"{path}: fields: no column for {missing[0]!r}; name the data set's column")
-    is_hub_id = not path.exists() and path.suffix not in SUFFIXES and len(path.parts) == 2
-    if split is not None and not is_hub_id:
-        raise ProblemFileError(f"{path}: a file has no splits; leave out the split {split!r}")
-    rows = _hub_entries(path, split or "train") if is_hub_id else entries(path, "fields")
-    return [_problem(entry, fields) for entry in rows]
-
-
-def _hub_entries(name: Path, split: str) -> Iterator[Entry]:
-    try:
-        datasets = importlib.import_module("datasets")
-    except ImportError:
-        raise ProblemFileError(
-            f"{name}: no such file, and loading it from the hub needs datasets; run: pip install datasets"
-        ) from None
-    try:
-        rows = datasets.load_dataset(name.as_posix(), split=split)
-    except Exception as error:  # the library raises many kinds of errors
-        reason = " ".join(str(error).split())[:200]
-        raise ProblemFileError(
-            f"{name}: the hub's data set cannot be loaded ({reason}); check name and split"
-        ) from None
-    for index, row in enumerate(rows):
-        yield Entry(path=name, index=index, raw=dict(row), format="fields")
 
 
 def _problem(entry: Entry, fields: Mapping[str, str]) -> Problem:

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pydantic import AliasChoices, Field
@@ -19,7 +18,7 @@ from pydantic import AliasChoices, Field
 from sparring.core.problem import Problem
 from sparring.core.verdict import Test
 from sparring.problems.formats.outputs import AppsTest, CodeContestsTest
-from sparring.problems.formats.records import Entry, Record, entries
+from sparring.problems.formats.records import Entry, Record
 from sparring.problems.formats.sources import (
     HARNESS_IMPORTS,
     call_test,
@@ -72,14 +71,14 @@ class _Contest(Record):
     output_file: str | None = Field(default=None, description='a file name, or ""')
 
 
-def code_contests(path: Path) -> list[Problem]:
+def code_contests(rows: Iterable[Entry]) -> list[Problem]:
     """Reads CodeContests. Public tests are the baseline tests, and all tests together are the evaluation tests. Only solutions
     in Python 3 are used. Problems whose programs read or write files are left out, and the log states their number.
 
     Raises ProblemFileError.
     """
     problems, sources, with_files = [], [], 0
-    for entry in entries(path, "code_contests"):
+    for entry in rows:
         contest = entry.validated(_Contest)
         if contest.input_file or contest.output_file:
             with_files += 1
@@ -112,12 +111,12 @@ def code_contests(path: Path) -> list[Problem]:
             )
         )
     if with_files:
-        log.warning("%s: %d problems want files: left out", path, with_files)
+        log.warning("code_contests: %d problems want files: left out", with_files)
     times = Counter(problem.id for problem in problems)
     for place, problem in enumerate(problems):
         if times[problem.id] > 1:  # two sources may use the same name for different problems
             problems[place] = replace(problem, id=f"{problem.id} (source {sources[place]})")
-    return with_tests(problems, path)
+    return with_tests(problems, "code_contests")
 
 
 def _output_tests(entry: Entry, field: str, cases: _Cases) -> list[Test]:
@@ -135,12 +134,12 @@ def _sources(entry: Entry, field: str, found: _Solutions) -> Iterable[str]:
     return (source for language, source in pairs if language in _PYTHON3)
 
 
-def with_tests(problems: Sequence[Problem], path: Path) -> list[Problem]:
+def with_tests(problems: Sequence[Problem], format: str) -> list[Problem]:
     """Leaves out the problems without tests, which cannot be judged, and logs their number."""
     kept = [problem for problem in problems if problem.baseline_tests or problem.hidden_tests]
     if len(kept) < len(problems):
         log.warning(
-            "%s: %d of %d problems have no tests: left out", path, len(problems) - len(kept), len(problems)
+            "%s: %d of %d problems have no tests: left out", format, len(problems) - len(kept), len(problems)
         )
     return kept
 
@@ -162,18 +161,18 @@ class _Question(Record):
     memory_limit: str | None = Field(default=None, description='words such as "256.0 megabytes"')
 
 
-def apps(path: Path) -> list[Problem]:
+def apps(rows: Iterable[Entry]) -> list[Problem]:
     """Reads APPS. All tests are baseline tests, and the first solution in Python 3 is the reference solution. If the tests call
     a function, programs get the imports of LeetCode.
 
     Raises ProblemFileError."""
-    return with_tests([_problem(e, e.validated(_Question)) for e in entries(path, "apps")], path)
+    return with_tests([_problem(e, e.validated(_Question)) for e in rows], "apps")
 
 
-def taco(path: Path) -> list[Problem]:
+def taco(rows: Iterable[Entry]) -> list[Problem]:
     """Reads TACO in the same way as `apps`. If a problem has no id, its id is its place in the file. Raises
     ProblemFileError."""
-    return with_tests([_problem(e, e.validated(_Question)) for e in entries(path, "taco")], path)
+    return with_tests([_problem(e, e.validated(_Question)) for e in rows], "taco")
 
 
 def _problem(entry: Entry, question: _Question) -> Problem:

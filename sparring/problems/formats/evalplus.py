@@ -12,8 +12,7 @@ reference's.
 """
 
 import ast
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -21,7 +20,7 @@ from pydantic import Field
 from sparring.core.problem import Problem
 from sparring.core.source import literal
 from sparring.problems.formats.humaneval import Task, check_test, checked_signature, helpers
-from sparring.problems.formats.records import Entry, entries
+from sparring.problems.formats.records import Entry
 from sparring.problems.formats.sources import parse_python
 
 _PER_TEST = 10
@@ -43,15 +42,14 @@ class _HumanEvalPlus(_Plus):
     test: str = Field(default="", description="source that defines check(candidate)")
 
 
-def mbpp_plus(path: Path) -> list[Problem]:
+def mbpp_plus(rows: Iterable[Entry]) -> list[Problem]:
     """Reads MBPP+. The baseline tests are the asserts of `assertion`. Raises ProblemFileError."""
-    return [_mbpp_problem(entry, entry.validated(_MbppPlus)) for entry in entries(path, "mbpp_plus")]
+    return [_mbpp_problem(entry, entry.validated(_MbppPlus)) for entry in rows]
 
 
-def humaneval_plus(path: Path) -> list[Problem]:
+def humaneval_plus(rows: Iterable[Entry]) -> list[Problem]:
     """Reads HumanEval+. The baseline test is HumanEval's own test if the file has it; else the base inputs are the baseline
     tests. Raises ProblemFileError."""
-    rows = entries(path, "humaneval_plus")
     return [_humaneval_problem(entry, entry.validated(_HumanEvalPlus)) for entry in rows]
 
 
@@ -72,7 +70,7 @@ def _mbpp_problem(entry: Entry, task: _MbppPlus) -> Problem:
         function_signature=checked_signature(entry, task),
         baseline_tests=tuple("\n".join([*imports, ast.unparse(node)]) for node in asserts),
         reference_solution=task.prompt + task.canonical_solution,
-        preamble=helpers(task),
+        preamble=helpers(task.prompt, task.entry_point),
         hidden_tests=tuple(_differential_tests(task, inputs, _comparison(asserts, task.entry_point))),
     )
 
@@ -87,7 +85,7 @@ def _humaneval_problem(entry: Entry, task: _HumanEvalPlus) -> Problem:
         function_signature=checked_signature(entry, task),
         baseline_tests=(check_test(task, task.test),) if task.test.strip() else base,
         reference_solution=task.prompt + task.canonical_solution,
-        preamble=helpers(task),
+        preamble=helpers(task.prompt, task.entry_point),
         hidden_tests=base + plus,
     )
 

@@ -1,12 +1,12 @@
 """Reads HumanEval. A task is a function's head and docstring, to be completed, and one test that calls `check(candidate)`."""
 
 import ast
-from pathlib import Path
+from collections.abc import Iterable
 
 from pydantic import Field
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.records import Entry, Record, entries
+from sparring.problems.formats.records import Entry, Record
 from sparring.problems.formats.sources import parse_python, signature_of
 
 
@@ -23,9 +23,9 @@ class _Tested(Task):
     test: str = Field(min_length=1, description="source that defines check(candidate)")
 
 
-def humaneval(path: Path) -> list[Problem]:
+def humaneval(rows: Iterable[Entry]) -> list[Problem]:
     """Reads HumanEval. The description is the unchanged prompt, which is Python source. Raises ProblemFileError."""
-    return [_problem(entry, entry.validated(_Tested)) for entry in entries(path, "humaneval")]
+    return [_problem(entry, entry.validated(_Tested)) for entry in rows]
 
 
 def _problem(entry: Entry, task: _Tested) -> Problem:
@@ -35,7 +35,7 @@ def _problem(entry: Entry, task: _Tested) -> Problem:
         function_signature=checked_signature(entry, task),
         baseline_tests=(check_test(task, task.test),),
         reference_solution=task.prompt + task.canonical_solution,
-        preamble=helpers(task),
+        preamble=helpers(task.prompt, task.entry_point),
     )
 
 
@@ -55,16 +55,16 @@ def checked_signature(entry: Entry, task: Task) -> str:
 
 def check_test(task: Task, test: str) -> str:
     """Returns the official test with the prompt's helper functions, so that the test does not depend on the program's."""
-    return f"{helpers(task)}{test.strip()}\n\ncheck({task.entry_point})\n"
+    return f"{helpers(task.prompt, task.entry_point)}{test.strip()}\n\ncheck({task.entry_point})\n"
 
 
-def helpers(task: Task) -> str:
-    """Returns the source of the prompt's imports and other functions. Some tests call them, and an answer may omit them."""
-    tree = parse_python(task.prompt)
+def helpers(prompt: str, entry_point: str) -> str:
+    """Returns the source of the prompt's statements besides the entry point: imports, other functions, constants. Some tests
+    use them, and an answer may omit them."""
+    tree = parse_python(prompt)
     kept = [
         node
         for node in (tree.body if tree else ())
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        or (isinstance(node, ast.FunctionDef) and node.name != task.entry_point)
+        if not isinstance(node, ast.Expr) and getattr(node, "name", None) != entry_point
     ]
     return "".join(f"{ast.unparse(node)}\n\n" for node in kept)

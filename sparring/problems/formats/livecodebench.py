@@ -8,8 +8,7 @@ import io
 import json
 import pickle
 import zlib
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -17,7 +16,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from sparring.core.problem import Problem
 from sparring.core.verdict import Test
 from sparring.problems.formats.outputs import LiveCodeBenchTest
-from sparring.problems.formats.records import Entry, Record, entries
+from sparring.problems.formats.records import Entry, Record
 from sparring.problems.formats.sources import (
     HARNESS_IMPORTS,
     call_test,
@@ -52,13 +51,13 @@ class _Case(BaseModel):
 _CASE_LIST = TypeAdapter(list[_Case])
 
 
-def livecodebench(path: Path) -> list[Problem]:
+def livecodebench(rows: Iterable[Entry]) -> list[Problem]:
     """Reads LiveCodeBench. Public tests are the baseline tests; public and private tests together are the evaluation tests, as
     in the official score.
 
     The tags are the platform and the day of the contest. Raises ProblemFileError.
     """
-    return [_problem(entry, entry.validated(_Question)) for entry in entries(path, "livecodebench")]
+    return [_problem(entry, entry.validated(_Question)) for entry in rows]
 
 
 def _problem(entry: Entry, question: _Question) -> Problem:

@@ -1,11 +1,11 @@
 """Reads MBPP: the whole set (JSON lines) and the sanitized set (a JSON array, with `prompt` instead of `text`)."""
 
-from pathlib import Path
+from collections.abc import Iterable
 
 from pydantic import AliasChoices, Field
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.records import Entry, Record, entries
+from sparring.problems.formats.records import Entry, Record
 from sparring.problems.formats.sources import parse_python, signature_under_test, unix_lines
 
 SPLITS = {
@@ -35,13 +35,13 @@ class _Task(Record):
     )
 
 
-def mbpp(path: Path, *, split: str | None = None) -> list[Problem]:
-    """Reads MBPP. `test_list` gives the baseline tests, which are also the evaluation tests; the file of MBPP+ on the hub adds `test`. The challenge tests are not used,
-    since they are not part of the official score.
+def mbpp(rows: Iterable[Entry], *, split: str | None = None) -> list[Problem]:
+    """Reads MBPP. `test_list` gives the baseline tests, which are also the evaluation tests; the rows of MBPP+ on the hub add
+    `test`. The challenge tests are not used, since they are not part of the official score.
 
     Raises ProblemFileError.
     """
-    tasks = [(entry, entry.validated(_Task)) for entry in entries(path, "mbpp")]
+    tasks = [(entry, entry.validated(_Task)) for entry in rows]
     return [_problem(entry, task) for entry, task in tasks if split is None or task.task_id in SPLITS[split]]
 
 

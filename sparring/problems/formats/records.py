@@ -1,4 +1,5 @@
-"""Reads the records of a data set file, and makes one-line error messages for records that cannot be used."""
+"""Reads the records of a data set, a file or a data set on the hub, and makes one-line error messages for records that cannot
+be used."""
 
 import gzip
 import importlib
@@ -71,14 +72,22 @@ class Entry:
             raise self.fault(field, "not valid JSON", expected) from None
 
 
-def entries(path: Path, format: str) -> Iterator[Entry]:
-    """Yields the entries of a file, in the file's order. The file holds JSON lines or a JSON array, either of them optionally
-    compressed with gzip (.gz), or is a parquet file (.parquet).
+def is_on_hub(path: Path) -> bool:
+    """Returns whether a path is "owner/name", a data set on the hub, and no file."""
+    return not path.exists() and path.suffix not in SUFFIXES and len(path.parts) == 2
 
-    Raises ProblemFileError if the file cannot be read, contains anything but objects, or is empty.
+
+def entries(path: Path, format: str, split: str | None = None) -> Iterator[Entry]:
+    """Yields the entries of a data set on the hub or of a file, in their order. The file holds JSON lines or a JSON array, either
+    of them optionally compressed with gzip (.gz), or is a parquet file (.parquet).
+
+    Args:
+        split: the split of a data set on the hub. None: its only one, or "train".
+
+    Raises ProblemFileError if the data set cannot be read, contains anything but objects, or is empty.
     """
     index = -1
-    for index, raw in enumerate(_raw_records(path)):
+    for index, raw in enumerate(_rows_on_hub(path, split) if is_on_hub(path) else _raw_records(path)):
         if not isinstance(raw, dict):
             raise ProblemFileError(
                 f"{path}: entry {index}: expected an object, found {kind_of(raw)}; remove it"
@@ -86,6 +95,27 @@ def entries(path: Path, format: str) -> Iterator[Entry]:
         yield Entry(path=path, index=index, raw=raw, format=format)
     if index < 0:
         raise ProblemFileError(f"{path}: holds no entries; give a file with at least one")
+
+
+def _rows_on_hub(name: Path, split: str | None) -> Iterator[dict[str, Any]]:
+    try:
+        datasets = importlib.import_module("datasets")
+    except ImportError:
+        raise ProblemFileError(
+            f"{name}: no such file, and loading it from the hub needs datasets; run: pip install datasets"
+        ) from None
+    try:
+        rows = datasets.load_dataset(name.as_posix(), split=split)
+    except Exception as error:  # the library raises many kinds of errors
+        reason = " ".join(str(error).split())[:200]
+        raise ProblemFileError(
+            f"{name}: the hub's data set cannot be loaded ({reason}); check name and split"
+        ) from None
+    if split is None:
+        if len(rows) > 1 and "train" not in rows:
+            raise ProblemFileError(f"{name}: which split? Give one of {', '.join(rows)}")
+        rows = rows["train"] if "train" in rows else next(iter(rows.values()))
+    yield from map(dict, rows)
 
 
 def _raw_records(path: Path) -> Iterator[Any]:

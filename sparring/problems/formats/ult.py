@@ -1,11 +1,11 @@
 """Reads UnLeakedTestBench (arXiv:2508.00408): functions for which tests are to be written."""
 
-from pathlib import Path
+from collections.abc import Iterable
 
 from pydantic import Field
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.records import Entry, Record, entries
+from sparring.problems.formats.records import Entry, Record
 from sparring.problems.formats.sources import parse_python, signature_of, unix_lines
 
 _DESCRIPTION = """\
@@ -24,13 +24,13 @@ class _Function(Record):
     prompt: str = Field(default="", description="what it does")
 
 
-def ult(path: Path) -> list[Problem]:
+def ult(rows: Iterable[Entry]) -> list[Problem]:
     """Reads UnLeakedTestBench. As in the benchmark's own prompt, the description contains the function's source. The
     problems have no tests: those in ULT_Lite's file (`test_list`) were written by a model, and most of them do not hold.
 
     Raises ProblemFileError.
     """
-    return [_problem(entry, entry.validated(_Function)) for entry in entries(path, "ult")]
+    return [_problem(entry, entry.validated(_Function)) for entry in rows]
 
 
 def _problem(entry: Entry, function: _Function) -> Problem:

@@ -1,11 +1,13 @@
 """Stored attempts, rewarded again."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from sparring.cli.rejudge import main
+from sparring.evaluation.replaying import play_again
 from sparring.games import GameRules
 from sparring.games.boards.rules import TicTacToeRules
 from sparring.games.multistage.rules import MultistageRules
@@ -95,3 +97,14 @@ def replaced_entry(run: Path, **changes: object) -> dict:
 def test_a_game_without_programs_is_refused(tmp_path: Path, refused) -> None:
     record(tmp_path / "b", TicTacToeRules(), [match()])
     assert "game tictactoe has no attempts that can be judged again" in refused(main, tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "fault"), [("<t>Double n.", 0.0), ("Write tests. For example f(0).", 1.0)]
+)
+def test_a_test_that_only_chat_prompts_show_is_valid_for_a_model_with_markers(sandbox, prompt, fault):
+    rules = MultistageRules(stages=0)
+    answers = {"generator": PROGRAMS[:1], "discriminator": ["assert f(0) == 0"]}
+    prompts = {"generator": "<p>Double n.", "discriminator": prompt}
+    found = asyncio.run(play_again(rules.game(), DOUBLE, answers, prompts, rules.stage_numbers, sandbox))
+    assert found["discriminator"][0].components["fault_shown"] == fault

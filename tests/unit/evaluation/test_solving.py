@@ -54,7 +54,7 @@ def test_without_a_sandbox_the_stages_are_written_and_nothing_is_run() -> None:
     heard = []
     done = solved(
         solver(writer("a", "b", "c", "d", RIGHT), game=ALL),
-        heard=lambda i, turn: heard.append((i, turn.text)),
+        on_turn=lambda i, turn: heard.append((i, turn.text)),
     )
     assert [stage["text"] for stage in done.attempts[0].stages] == ["a", "b", "c", "d", RIGHT]
     assert done.attempts[0].stages[2]["stage"] == "pseudocode"

@@ -23,7 +23,6 @@ from sparring.games.prompts import (
     TaggedFormat,
     _Plain,
     format_for,
-    text_in,
 )
 
 PROBLEM = Problem(
@@ -430,6 +429,6 @@ def test_a_chat_model_may_write_that_heading(chatml):
 def test_the_text_in_a_prompt_is_that_of_the_format(tagged, chatml):
     message = Message(brief="short", full="long")
     for style, text, other in ((tagged, "short", "long"), (ChatFormat(chatml), "long", "short")):
-        assert text_in(style, message) == text
+        assert style.shown(message) == text
         prompt = style.text(style.say((), message))
         assert text in prompt and other not in prompt

@@ -34,7 +34,7 @@ def test_a_turn_holds_what_was_said_and_what_was_answered():
 
 def test_who_wants_to_know_is_told_of_the_text_as_it_grows():
     told: list[tuple[int, str]] = []
-    seat = replace(player("author", lambda *_: "abc"), writing=lambda *now: told.append(now))
+    seat = replace(player("author", lambda *_: "abc"), on_text=lambda *now: told.append(now))
     asyncio.run(take_turn(seat, [97], attempt=0, place=2))
     assert told == [(2, "a"), (2, "ab"), (2, "abc"), (2, "abc")]  # the last one is of the token that ends it
 

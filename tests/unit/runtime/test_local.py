@@ -45,8 +45,8 @@ def test_the_process_has_no_more_threads_than_its_learners_may(
 
 
 def test_who_listens_hears_of_play_while_it_goes_on() -> None:
-    async def play(request: Any, heard: Any) -> tuple[Any, list[Any]]:
-        heard(PlayProgress(done=1, expected=2))
+    async def play(request: Any, on_progress: Any) -> tuple[Any, list[Any]]:
+        on_progress(PlayProgress(done=1, expected=2))
         assert told == [PlayProgress(done=1, expected=2)]
         return SimpleNamespace(episodes=[]), []
 
@@ -54,7 +54,7 @@ def test_who_listens_hears_of_play_while_it_goes_on() -> None:
     told: list[PlayProgress] = []
     with asyncio.Runner() as loop:
         rollouts = local.LocalRollouts(loop, runner)
-        rollouts.heard = told.append
+        rollouts.on_progress = told.append
         request: Any = None
         assert rollouts.begin(request)().episodes == []
     assert len(told) == 1

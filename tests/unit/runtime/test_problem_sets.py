@@ -53,6 +53,29 @@ def test_a_problem_that_the_game_refuses_is_named_with_its_own_file(tmp_path, mo
         load_splits(config)
 
 
+def test_problems_that_the_game_refuses_are_left_out_if_some_remain(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "problems.json"
+    names = [f"f{i}" for i in range(10)]
+    file.write_text(json.dumps({"problems": [problem(name, f"def {name}(n): return n") for name in names]}))
+    config = Config.model_validate(
+        {
+            "problems": {"file": str(file), "failing_references": "leave_out"},
+            "generator": {"model": "a"},
+            "discriminator": {"model": "b"},
+        }
+    )
+    refused = set(names[::3])
+    monkeypatch.setattr(
+        type(config.game), "refuse", lambda rules, problem: "no" if problem.id in refused else None
+    )
+    train, held_out = load_splits(config)
+    assert {p.id for p in train + held_out} == set(names) - refused
+    assert "left out: no" in capsys.readouterr().out
+    refused |= set(names)
+    with pytest.raises(ProblemFileError, match=r"no$"):
+        load_splits(config)
+
+
 @pytest.mark.parametrize(("known", "left"), [(1, 1), (2, 2), (9, 3), (None, 3)])
 def test_training_knows_as_many_tests_as_it_is_told_and_evaluation_has_all(tmp_path, known, left):
     tests = [f"assert f{{}}({n}) == {n}" for n in (1, 2, 3)]

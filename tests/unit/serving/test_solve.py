@@ -27,7 +27,7 @@ class Asked(Solver):
     problems: list[Problem]
     fails: Exception | None = None
 
-    async def solve(self, problem: Any, heard: Any = None) -> SolveResult:
+    async def solve(self, problem: Any, on_turn: Any = None) -> SolveResult:
         self.seen.append(self)
         self.problems.append(problem)
         if self.fails:

@@ -2,6 +2,7 @@
 
 import fcntl
 import io
+import itertools
 import os
 import pty
 import struct
@@ -15,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from sparring.core.play import PlayProgress
-from sparring.tracking.progress import Display, display
+from sparring.tracking.progress import Display, counter, display
 
 ROW: dict[str, Any] = {
     "step": 2, "stage": 1, "phase": "discriminator", "generator_reward": 0.5, "discriminator_reward": -0.25,
@@ -280,3 +281,15 @@ def test_the_display_ends_with_its_context(capsys) -> None:
         assert any(thread.name == "heartbeat" for thread in threading.enumerate())
     assert all(thread.name != "heartbeat" for thread in threading.enumerate())
     assert capsys.readouterr().out == "hello\n"
+
+
+def test_a_pipe_hears_of_a_count_from_time_to_time(capsys: pytest.CaptureFixture[str]) -> None:
+    times = itertools.count(0.0, 9.0)
+    with counter("problems", 10, clock=lambda: next(times)) as tick:
+        for _ in range(10):
+            tick()
+    assert capsys.readouterr().out.splitlines() == [
+        "3 of 10 problems, about 63 s left",
+        "6 of 10 problems, about 36 s left",
+        "9 of 10 problems, about 9 s left",
+    ]

@@ -4,6 +4,7 @@ import gzip
 import json
 import sys
 import types
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -59,13 +60,43 @@ def test_faulty_field_maps(tmp_path) -> None:
     assert "go together" in error_of(path, "mbpp", fields=FIELDS)
 
 
-def test_a_data_set_on_the_hub(monkeypatch) -> None:
-    fields = {**FIELDS, "id": "uid"}
+@pytest.fixture
+def hub(monkeypatch) -> Callable[[Mapping[str, list[dict]]], None]:
+    """Puts a data set, by splits, in place of the hub's."""
+
+    def holds(data_set: Mapping[str, list[dict]]) -> None:
+        library = types.ModuleType("datasets")
+        library.load_dataset = lambda name, split: dict(data_set) if split is None else data_set[split]  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "datasets", library)
+
+    return holds
+
+
+@pytest.mark.parametrize(
+    "format", ["mbpp", "mbpp_plus", "humaneval", "humaneval_plus", "apps", "kodcode", "bigcodebench"]
+)
+def test_every_format_with_entries_is_read_from_the_hub(hub, format: str) -> None:
+    of_file = load_dataset(DATA / f"{format}.jsonl", format)
+    hub({"test": rows(f"{format}.jsonl")})
+    assert load_dataset("owner/name", format) == load_dataset("owner/name", format, split="test") == of_file
+
+
+def test_the_split_of_a_data_set_on_the_hub(hub) -> None:
+    row = rows("humaneval.jsonl")[0]
+    hub({"train": [row | {"task_id": "a"}], "test": [row | {"task_id": "b"}]})
+    assert [p.id for p in load_dataset("owner/name", "humaneval")] == ["a"]
+    assert [p.id for p in load_dataset("owner/name", "humaneval", split="test")] == ["b"]
+    assert "cannot be loaded" in error_of(Path("owner/name"), "humaneval", split="other")
+    hub({"v1": [row], "v2": [row]})
+    assert error_of(Path("owner/name"), "humaneval") == "which split? Give one of v1, v2"
+
+
+def test_without_the_hubs_library(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert "run: pip install datasets" in error_of(Path("owner/name"), "fields", fields=fields)
-    asked = []
-    library = types.ModuleType("datasets")
-    library.load_dataset = lambda name, split: asked.append((name, split)) or rows("columns.jsonl")  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "datasets", library)
+    assert "run: pip install datasets" in error_of(Path("owner/name"), "fields", fields=FIELDS)
+
+
+def test_a_field_map_of_a_data_set_on_the_hub(hub) -> None:
+    hub({"validation": rows("columns.jsonl")})
+    fields = {**FIELDS, "id": "uid"}
     assert len(load_dataset("owner/name", "fields", fields=fields, split="validation")) == 2
-    assert asked == [("owner/name", "validation")]

@@ -20,6 +20,8 @@ def test_every_format_names_a_missing_field(tmp_path) -> None:
         "code_contests": ("code_contests.jsonl", "public_tests", '{"input": [strings], '),
         "apps": ("apps.jsonl", "question", "the problem's text"),
         "taco": ("taco.jsonl", "question", "the problem's text"),
+        "kodcode": ("kodcode.jsonl", "solution", "the reference solution"),
+        "bigcodebench": ("bigcodebench.jsonl", "test", "a module with a unittest case"),
         "ult": ("ult.jsonl", "func_name", "the function's name"),
     }
     assert set(cases) | {"problems", "q", "grids", "grids_hidden", "fields"} == set(FORMATS)
@@ -57,6 +59,11 @@ def test_every_format_names_a_missing_field(tmp_path) -> None:
         ("apps", {"input_output": "[]"}, "field 'input_output': JSON of an empty list"),
         ("apps", {"input_output": '{"inputs": [1]}'}, "inputs and outputs are no lists of one length"),
         ("apps", {"solutions": '{"a": 1}'}, "field 'solutions': JSON of an object; expected a JSON list"),
+        ("kodcode", {"solution": "def f("}, "field 'solution': not valid Python"),
+        ("kodcode", {"test": "def test("}, "field 'test': not valid Python"),
+        ("kodcode", {"test_info": "f"}, "field 'test_info': found a string"),
+        ("bigcodebench", {"canonical_solution": "   return ("}, "field 'canonical_solution': no valid Python after"),
+        ("bigcodebench", {"entry_point": "other"}, "field 'entry_point': the solution does not define it"),
         ("ult", {"code": "def f("}, "field 'code': not valid Python"),
         ("ult", {"func_name": "other"}, "field 'func_name': 'code' does not define it"),
         ("taco", {"tags": "Math"}, "field 'tags': no Python list"),

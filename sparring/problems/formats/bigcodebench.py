@@ -1,0 +1,48 @@
+"""Reads BigCodeBench (arXiv:2406.15877): functions that use libraries, each with a unittest case."""
+
+from collections.abc import Iterable
+
+from pydantic import Field
+
+from sparring.core.problem import Problem
+from sparring.problems.formats.humaneval import helpers
+from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.sources import parse_python, signature_of, unix_lines
+
+
+class _Task(Record):
+    task_id: str = Field(min_length=1, description='the task\'s id, such as "BigCodeBench/0"')
+    instruct_prompt: str = Field(min_length=1, description="the task in words")
+    code_prompt: str = Field(min_length=1, description="the program's imports and the function's head")
+    canonical_solution: str = Field(min_length=1, description="the function's body")
+    entry_point: str = Field(min_length=1, description="the function's name")
+    test: str = Field(min_length=1, description="a module with a unittest case")
+
+
+def bigcodebench(rows: Iterable[Entry]) -> list[Problem]:
+    """Reads BigCodeBench. The description is the prompt of BigCodeBench-Instruct. The unittest case is one test. As in the
+    benchmark's own harness, programs get what `code_prompt` has before the function.
+
+    Raises ProblemFileError.
+    """
+    return [_problem(entry, entry.validated(_Task)) for entry in rows]
+
+
+def _problem(entry: Entry, task: _Task) -> Problem:
+    prompt = unix_lines(task.code_prompt)
+    solution = prompt + unix_lines(task.canonical_solution)
+    if parse_python(solution) is None:
+        raise entry.fault(
+            "canonical_solution", "no valid Python after 'code_prompt'", "the rest of the function"
+        )
+    signature = signature_of(solution, task.entry_point)
+    if signature is None:
+        raise entry.fault("entry_point", "the solution does not define it", "the function's name")
+    return Problem(
+        id=task.task_id,
+        description=task.instruct_prompt.strip(),
+        function_signature=signature,
+        baseline_tests=(unix_lines(task.test),),
+        reference_solution=solution,
+        preamble=helpers(f"{prompt.rstrip()}\n    pass\n", task.entry_point),
+    )
