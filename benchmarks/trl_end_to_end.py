@@ -7,7 +7,8 @@ Both start from the embedded model of the recipe grpo_code_execution, with its p
 size, its maximum completion length, its reward (the same sandbox), one policy, two updates per step, no KL. TRL
 generates with transformers, or with vLLM in its process. Ours runs as in the recipe (Ray, vLLM), and in one process
 with transformers. There are no evaluation and no checkpoints. The runs follow one another; a step's seconds are the
-median over the steps after the warm-up. Ours do not include writing the step's rows.
+median over the steps after the warm-up. Ours do not include writing the step's rows. If TRL fails with one of its two
+engines, the result says why, and the others are measured all the same.
 """
 
 import asyncio
@@ -63,7 +64,11 @@ def main() -> None:
                 made = alone.submit(
                     run_theirs, config, model, Path(folder), warm_up + steps, backend == "vllm"
                 )
-                seconds, tokens = made.result()
+                try:
+                    seconds, tokens = made.result()
+                except Exception as error:  # of a library that we only compare with
+                    figures[f"trl_{backend}_failed"] = f"{type(error).__name__}: {error}"
+                    continue
             figures[f"trl_{backend}_step_s"] = median(seconds[warm_up:])
             figures[f"trl_{backend}_tokens"] = median(tokens[warm_up:])
         for way, more in WAYS.items():
@@ -74,6 +79,7 @@ def main() -> None:
         f"{way}_vs_trl_{backend}": figures[f"trl_{backend}_step_s"] / figures[f"{way}_step_s"]
         for way in WAYS
         for backend in ("transformers", "vllm")
+        if f"trl_{backend}_step_s" in figures
     }
     publish(options.json, figures, ratios)
 

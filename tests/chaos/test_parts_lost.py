@@ -31,8 +31,11 @@ PARTS = {
     "engine": "ray::EngineShell",
 }
 """Part -> how its process is called."""
+ONE = {"rollout": 1, "scheduler": 1, "sandbox": 1, "learner": 1}
+"""Strikes on a part. Each kind of part has tests of its own in every run: test_many_strikes.py, test_learner_killed.py,
+test_sandbox_stopped.py, tests/integration/test_engines_lost.py."""
 MOST = {"rollout": 3, "scheduler": 3, "sandbox": 4, "learner": 3}
-"""Strikes on a part: beyond REPLACEMENTS a run gives up, and is right."""
+"""Beyond REPLACEMENTS a run gives up, and is right."""
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -95,13 +98,14 @@ def whole(session_drive: Drive, tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.mark.parametrize(
     ("seed", "most", "arguments"),
     [
-        pytest.param(1, MOST, (), marks=pytest.mark.slow),
+        pytest.param(1, ONE, (), marks=pytest.mark.slow),
+        pytest.param(1, MOST, (), marks=pytest.mark.nightly),
         pytest.param(
             2,
             MOST | {"engine": 3},
             ("--generator.engine.count", "1", "--rollout.cpus", "0.1"),
             marks=pytest.mark.nightly,
-        ),  # tests/integration/test_engines_lost.py loses engines in every run
+        ),
     ],
 )  # other seeds by hand: each takes more than a minute
 def test_a_run_that_loses_its_parts_is_the_run_that_loses_none(

@@ -205,9 +205,11 @@ def test_a_run_on_ray_needs_no_network_but_loopback(drive, tmp_path: Path) -> No
     short = (
         "--curriculum.stages",
         "1",
-        "--curriculum.n-discriminator-steps",
+        "--n-discriminator-steps",
         "1",
-        "--curriculum.n-generator-steps",
+        "--n-generator-steps",
+        "1",
+        "--k-alternating-steps",
         "1",
     )
     small = (

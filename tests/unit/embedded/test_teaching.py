@@ -106,7 +106,7 @@ def test_without_the_shipped_files_they_are_made(tmp_path: Path, monkeypatch) ->
     assert found("generator").parent == teaching.cache_directory()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # in every run, the models are known by the sources that they were made from
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ["edges"])  # the default recipe's; another by hand: each takes five minutes
 def test_made_again_they_are_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
