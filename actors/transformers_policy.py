@@ -8,7 +8,6 @@ results, whatever else is played at the same time.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -35,9 +34,9 @@ class _Request:
 class TransformersPolicy:
     def __init__(self, model: str, settings: CommonEngineSettings, device: str = "cpu") -> None:
         dtype = getattr(torch, settings.dtype or "float32")
-        self._path = model
         self._model: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
         self._model.to(device).eval()
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
         self._settings, self._device = settings, torch.device(device)
         self._waiting: dict[object, list[_Request]] = {}
         """Waiting requests, by play."""
@@ -48,10 +47,6 @@ class TransformersPolicy:
     @property
     def version(self) -> int:
         return self._version
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        return AutoTokenizer.from_pretrained(self._path)
 
     async def generate(self, prompt_tokens: Sequence[int], sampling: Sampling) -> Completion:
         """Generates one completion. Raises ValueError if the prompt leaves no room in max_model_len."""

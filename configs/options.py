@@ -87,7 +87,7 @@ class ModelOptions(Options):
     format: ProblemFormat = "problems"
     """Format of the data set; see sparring/problems/formats."""
     split: str | None = None
-    """Split of the data set, if the format has splits (mbpp, q, fields)."""
+    """Split of the data set, if it has splits (on the hub; mbpp, q)."""
     fields: dict[str, str] = {}
     """Mapping from our names to the data set's columns, as JSON or as key=value, repeated; with format fields only."""
     exact_outputs: bool = False

@@ -78,7 +78,7 @@ class FileProblems(Settings):
     """Format of the data set; problems: {"problems": [{id, description, function_signature, baseline_tests,
     reference_solution, difficulty, tags}]}. All formats: sparring/problems/formats."""
     split: str | None = None
-    """Split of the data set, if the format has splits (mbpp, q, fields)."""
+    """Split of the data set, if it has splits (on the hub; mbpp, q)."""
     fields: dict[str, str] = {}
     """Mapping from our names (id, description, ...) to the data set's columns; with format fields only."""
     exact_outputs: bool = False

@@ -9,7 +9,7 @@ from pydantic_settings import SettingsConfigDict
 
 from configs.options import OPTIONS, ModelOptions, Stages
 
-_OF_BATCH = ("problems_file", "format", "split", "fields", "problems")
+_OF_BATCH = ("problems_file", "format", "split", "fields", "problems", "exact_outputs")
 _OF_ONE = ("problem", "problem_file", "signature", "tests")
 
 
@@ -37,8 +37,8 @@ class SolveOptions(ModelOptions):
     batch: bool = False
     """Solve all problems of a file."""
     problems_file: str | None = None
-    """With --batch: the file (a directory for formats q and grids, "owner/name" of a hub for fields). In format problems
-    a description is enough."""
+    """With --batch: the file, "owner/name" on the hub, or the directory (formats q and grids). In format problems a description
+    is enough."""
     execute_tests: bool = False
     """Run the program on the problem's tests, in the sandbox."""
     attempts: int = Field(1, ge=1)

@@ -10,10 +10,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import tokenizers
 import torch
+from tokenizers.models import WordLevel
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from learners.learner import Learner
 from learners.settings import LearnerSettings
@@ -55,6 +57,8 @@ def tiny_model(**changes: int | bool) -> Qwen2ForCausalLM:
 
 def save_tiny_model(directory: Path) -> Path:
     tiny_model().save_pretrained(directory)
+    words = WordLevel({f"<{number}>": number for number in range(VOCABULARY)}, unk_token="<0>")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(words)).save_pretrained(directory)
     return directory
 
 

@@ -44,7 +44,7 @@ class Letters:
         return (STOP,)
 
     def stop_texts(self, begins: str = "") -> tuple[str, ...]:
-        return ()
+        return (f"end of {begins}",) if begins else ()
 
     def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:
         return begins * self._full + "".join(chr(t) for t in completion_tokens if t != STOP)

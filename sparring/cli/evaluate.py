@@ -160,8 +160,10 @@ async def programs_report(
         for arm, game in games.items():
             print(f"stages {arm}: {settings.policy} writes, at most {max_tokens} tokens a turn", flush=True)
             writer = replace(writer, top_p=settings.top_p, top_k=settings.top_k)
-            with counter("problems", len(asked) * len(problems)) as tick:
-                attempts = [await write_programs(problems, writer, game, n, t, tick) for n, t in asked]
+            attempts = []
+            for n, temperature in asked:
+                with counter(f"problems, {n} answers each", len(problems)) as tick:
+                    attempts.append(await write_programs(problems, writer, game, n, temperature, tick))
             reports[arm] = await _judged_report(settings, problems, game, attempts, sandbox)
             if settings.ablate:  # each arm takes long: a command that is ended keeps those that are finished
                 rate = reports[arm]["scores"]["generator_pass_rate"]

@@ -126,7 +126,9 @@ async def judge_again(
         for row in attempts:
             by_player[row["player"]].append(row)
         answers = {name: [_answer(row) for row in of_player] for name, of_player in by_player.items()}
-        prompts = {name: next(iter(of_player[0]["prompts"]), "") for name, of_player in by_player.items()}
+        prompts = {
+            name: next(iter(of_player[0].get("prompts", ())), "") for name, of_player in by_player.items()
+        }
         async with turns:
             try:
                 now = await play_again(game, problem, answers, prompts, places, sandbox)

@@ -121,7 +121,7 @@ class PromptFormat(Protocol):
         ...
 
     def shown(self, message: Message) -> str:
-        """Returns the text of the message that its prompt has."""
+        """Returns the text of the message that the prompt contains."""
         ...
 
     def stop_token_ids(self) -> tuple[int, ...]:
@@ -129,7 +129,7 @@ class PromptFormat(Protocol):
         ...
 
     def stop_texts(self, begins: str = "") -> tuple[str, ...]:
-        """Returns the texts that end an answer, too. If the answer begins a code block, the fence that closes the block is
+        """Returns further texts that end an answer. If the answer begins a code block, the fence that closes the block is
         one, since text after the block is not used. A base model has no token that ends its turn: its turn ends if it
         begins to write the user's next message.
 

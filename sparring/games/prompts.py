@@ -128,7 +128,7 @@ class ChatFormat:
 
     def stop_texts(self, begins: str = "") -> tuple[str, ...]:
         # not the tokens of the fence: with `` and ` in place of ``` a model learned to go on after its program
-        closing = (f"\n{FENCE}",) if begins.startswith(FENCE) else ()
+        closing = (FENCE,) if begins.startswith(FENCE) else ()
         return (*closing, _NEXT_USER) if self._is_base else closing
 
     def text(self, completion_tokens: Sequence[int], begins: str = "") -> str:

@@ -77,7 +77,7 @@ def _playable(problems: list[Problem], file: object, config: Config) -> list[Pro
     name, reason = next(iter(refused.items()))
     if config.problems.failing_references == "refuse" or len(refused) == len(problems):
         raise ProblemFileError(f"{file}: problem {name}: {reason}")
-    say(f"{_named(list(refused), 'problems')} left out: {reason}")
+    say(f"{_named(list(refused), 'problems')} left out; {name}: {reason}")
     return [p for p in problems if p.id not in refused]
 
 

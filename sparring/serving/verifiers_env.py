@@ -48,7 +48,7 @@ class SparringTasksetConfig(vf.TasksetConfig):
     format: ProblemFormat = "problems"
     """Format of the data set; see sparring/problems/formats."""
     split: str | None = None
-    """Split of the data set, if the format has splits (mbpp, q, fields)."""
+    """Split of the data set, if it has splits (on the hub; mbpp, q)."""
     fields: dict[str, str] = {}
     """Mapping from our names to the data set's columns; with format fields only."""
     game: GameRules = USUAL

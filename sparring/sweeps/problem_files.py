@@ -50,10 +50,12 @@ def write_problems(file: Path, problems: Iterable[Problem]) -> str:
     for problem in problems:
         tests = (*problem.baseline_tests, *problem.hidden_tests)
         signed = problem.language == "python" and problem.function_signature and problem.reference_solution
-        if not signed or not all(isinstance(test, str) for test in tests):
+        framed = problem.preamble or problem.epilogue  # which the format does not have
+        if not signed or framed or not all(isinstance(test, str) for test in tests):
             raise SweepError(
                 f"problem {problem.id}: folds and sizes are for Python functions with a reference solution and assert "
-                "tests; divide other data sets by hand, and give a recipe for each part"
+                "tests, to which the data set's harness adds nothing; divide other data sets by hand, and give a recipe for "
+                "each part"
             )
         limits = problem.limits.model_dump(exclude_unset=True) if problem.limits is not None else None
         entries.append({field: getattr(problem, field) for field in _FIELDS} | {"limits": limits})

@@ -35,7 +35,7 @@ ONE = {"rollout": 1, "scheduler": 1, "sandbox": 1, "learner": 1}
 """Strikes on a part. Each kind of part has tests of its own in every run: test_many_strikes.py, test_learner_killed.py,
 test_sandbox_stopped.py, tests/integration/test_engines_lost.py."""
 MOST = {"rollout": 3, "scheduler": 3, "sandbox": 4, "learner": 3}
-"""Beyond REPLACEMENTS a run gives up, and is right."""
+"""As many strikes as a run survives (REPLACEMENTS)."""
 
 pytestmark = pytest.mark.timeout(1500)
 

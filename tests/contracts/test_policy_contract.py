@@ -195,9 +195,15 @@ def test_a_stop_text_ends_the_completion_whichever_tokens_spell_it(engine, model
     stops = [stop for i in range(len(texts[-1]) - 1) if (stop := texts[-1][i : i + 2]).isascii()]
     assert len(stops) > 5
     for stop in stops:
-        completion = engine.generate(max_tokens=40, stop_token_ids=(), stop_texts=("never said", stop))
+        told: list[list[int]] = []
+        completion = engine.generate(
+            max_tokens=40,
+            stop_token_ids=(),
+            stop_texts=("never said", stop),
+            on_tokens=lambda tokens, told=told: told.append(list(tokens)),
+        )
         end = next(end for end, text in enumerate(texts) if stop in text)
-        assert completion.tokens == whole.tokens[:end], stop
+        assert list(completion.tokens) == list(whole.tokens)[:end] == told[-1], stop
         assert completion.logprobs == whole.logprobs[:end]
         assert completion.finish_reason is FinishReason.STOP
 

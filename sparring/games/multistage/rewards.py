@@ -4,7 +4,7 @@ For one problem with reference `ref`, a program g and a suite T with valid tests
     validity  v = |V| / max(slots, |T|)
     pass rate p(g) = share of the tests in V that g passes
     generator reward = p                      discriminator reward = (w + (1 - w) * (1 - p)) * v
-With partial_credit "never" the generator's reward is 1 if p = 1, else 0.
+With partial_credit "baseline_passed" the generator's reward is 0 if it fails a baseline test, with "never" 1 if p = 1, else 0.
 With w = 0, the discriminator's reward is (1 - p) * v. It is 0 once the generator passes everything: validity then earns
 nothing. With w > 0, a part of the reward is paid for validity alone (Code-A1 pays 1/2); invalid tests do not earn it.
 p is computed over V only. If it were computed over all of T, a discriminator against a perfect generator would earn most
@@ -41,9 +41,9 @@ class RewardRules(Settings):
     wrong_output_penalty: float = Field(default=0.5, ge=0, le=1)
     """Share of a valid test's worth that is lost if the reference had to correct its expected output (test_format relabel)."""
     partial_credit: Literal["always", "baseline_passed", "never"] = "always"
-    """Programs that are paid for the share of the tests that they pass. baseline_passed: those that pass all of the problem's own
-    baseline tests; the others earn 0, so that a problem that the generator cannot solve teaches it nothing, instead of programs
-    that are right on some inputs. never: 1 for a program that passes all tests that count, else 0."""
+    """Programs that are paid for the share of the tests that they pass. baseline_passed: those that pass all baseline tests of the
+    problem; the others earn 0. never: none; a program that passes all tests that count earns 1, another 0. With always, a model
+    also learns from problems that it cannot solve: programs that are right on some inputs."""
     pass_rate_over: Literal["valid", "all"] = "valid"
     """Tests over which the pass rate p is taken."""
 

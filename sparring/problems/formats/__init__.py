@@ -77,7 +77,7 @@ def load_dataset(
         exact_outputs: if true, the output of a whole program is compared line by line, and not as the data set's own tester
             does (outputs.py).
         split: for files of "mbpp" (SPLITS), for "q" ("train", "test"), and for data sets on the hub; None takes all or, on the
-            hub, "train".
+            hub, the only one, or "train".
 
     Raises:
         ProblemFileError: the data set is unusable. The message is one line: file, entry, field, what was expected, how to

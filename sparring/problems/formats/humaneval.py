@@ -59,12 +59,13 @@ def check_test(task: Task, test: str) -> str:
 
 
 def helpers(prompt: str, entry_point: str) -> str:
-    """Returns the source of the prompt's statements besides the entry point: imports, other functions, constants. Some tests
-    use them, and an answer may omit them."""
+    """Returns the source of the prompt's statements besides the entry point and strings: imports, other functions, constants.
+    Some tests use them, and an answer may omit them."""
     tree = parse_python(prompt)
     kept = [
         node
         for node in (tree.body if tree else ())
-        if not isinstance(node, ast.Expr) and getattr(node, "name", None) != entry_point
+        if getattr(node, "name", None) != entry_point
+        and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
     ]
     return "".join(f"{ast.unparse(node)}\n\n" for node in kept)

@@ -3,8 +3,9 @@
 import ast
 import logging
 from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from sparring.core.problem import Problem
 from sparring.problems.formats.records import Entry, Record
@@ -21,16 +22,20 @@ class _Question(Record):
     question_id: str = Field(min_length=1, description='the question\'s id, such as "Prefill_1_I"')
     question: str = Field(min_length=1, description="the question's text")
     solution: str = Field(min_length=1, description="the reference solution")
-    test: str = Field(min_length=1, description="a module of pytest functions")
+    test: str = Field(
+        min_length=1,
+        validation_alias=AliasChoices("test", "test_code"),
+        description="a module of pytest functions",
+    )
     test_info: list[_Function] = Field(default=[], description='a list of {"function_name"}')
     gpt_difficulty: str = Field(default="unknown", description='a word, such as "easy"')
     subset: str = Field(default="", description="the part of the data set")
 
 
 def kodcode(rows: Iterable[Entry]) -> list[Problem]:
-    """Reads KodCode. Each pytest function is a baseline test, together with the module's other statements. Functions that pytest
-    would give arguments (fixtures, parametrize) cannot be judged. Questions that have others only are left out, and the log states
-    their number.
+    """Reads KodCode. Each pytest function or class is a baseline test, with the module's other statements. Functions that pytest
+    would give arguments (fixtures, `parametrize`) are left out. So are questions without any other test, and the log states their
+    number.
 
     Raises ProblemFileError.
     """
@@ -38,7 +43,7 @@ def kodcode(rows: Iterable[Entry]) -> list[Problem]:
     kept = [problem for problem in problems if problem.baseline_tests]
     if len(kept) < len(problems):
         log.warning(
-            "kodcode: %d of %d questions have no test function without arguments: left out",
+            "kodcode: %d of %d questions have no test without arguments: left out",
             len(problems) - len(kept),
             len(problems),
         )
@@ -66,21 +71,51 @@ def _problem(entry: Entry, question: _Question) -> Problem:
 
 
 def _tests(tree: ast.Module) -> Iterator[str]:
-    """Yields a test for each test function and each class of tests, with all statements of the module that are no tests."""
-    is_test = [_is_test(node) for node in tree.body]
-    others = [node for node, test in zip(tree.body, is_test, strict=True) if not test]
-    for node, test in zip(tree.body, is_test, strict=True):
-        if test and not _wants_arguments(node):
-            yield ast.unparse(ast.Module([*others, node], []))
+    """Yields a test for each function and class that pytest collects, with the statements of the module that it does not collect."""
+    called = _names(tree.body)
+    statements = [node for node in tree.body if not _runs_the_module(node)]
+    tests = [node for node in statements if _is_test(node) and not _wants_arguments(node)]
+    # a function with arguments that another one calls is no test
+    others = [
+        node for node in statements if not _is_test(node) or (_wants_arguments(node) and node.name in called)
+    ]
+    for test in tests:
+        # the sandbox may have no pytest, and many modules import it for functions that are left out
+        needed = (
+            others if "pytest" in _names([*others, test]) else [n for n in others if not _imports_pytest(n)]
+        )
+        yield ast.unparse(ast.Module([*needed, test], []))
 
 
-def _is_test(node: ast.stmt) -> bool:
-    return isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name.lower().startswith("test")
+def _names(nodes: Iterable[ast.stmt]) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _is_test(node: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    if isinstance(node, ast.ClassDef):
+        is_case = any(ast.unparse(base).endswith("TestCase") for base in node.bases)
+        return (is_case or node.name.startswith("Test")) and any(_is_test(method) for method in node.body)
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test")
 
 
 def _wants_arguments(node: ast.stmt) -> bool:
     """Returns whether pytest would give arguments to this function, or to a test method of this class."""
     if isinstance(node, ast.ClassDef):
-        methods = [method for method in node.body if isinstance(method, ast.FunctionDef) and _is_test(method)]
-        return any(len(method.args.args) > 1 for method in methods)
-    return isinstance(node, ast.FunctionDef) and bool(node.args.args)
+        return any(_is_test(method) and _parameters(method) > 1 for method in node.body)
+    return _parameters(node) > 0
+
+
+def _parameters(node: ast.stmt) -> int:
+    """Returns the number of a function's parameters without a default."""
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    positional = [*node.args.posonlyargs, *node.args.args]
+    return len(positional) - len(node.args.defaults)
+
+
+def _runs_the_module(node: ast.stmt) -> bool:
+    """Returns whether this is `if __name__ == "__main__": ...`."""
+    return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+
+
+def _imports_pytest(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import) and [alias.name for alias in node.names] == ["pytest"]

@@ -94,7 +94,7 @@ def entries(path: Path, format: str, split: str | None = None) -> Iterator[Entry
             )
         yield Entry(path=path, index=index, raw=raw, format=format)
     if index < 0:
-        raise ProblemFileError(f"{path}: holds no entries; give a file with at least one")
+        raise ProblemFileError(f"{path}: holds no entries; give a data set with at least one")
 
 
 def _rows_on_hub(name: Path, split: str | None) -> Iterator[dict[str, Any]]:

@@ -310,7 +310,7 @@ def test_an_answer_that_begins_a_block_ends_with_the_block(chatml):
     style = ChatFormat(chatml)
     assert style.stop_texts() == ()
     (stop,) = style.stop_texts(BEGUN.begins)
-    assert code_blocks(f"{BEGUN.begins}x = 1{stop}\nThis sets x.") == ["x = 1\n"]
+    assert code_blocks(f"{BEGUN.begins}x = 1\n{stop}\nThis sets x.") == ["x = 1\n"]
 
 
 def test_a_model_with_markers_answers_from_the_start(tagged):

@@ -23,12 +23,18 @@ def test_a_turn_holds_what_was_said_and_what_was_answered():
         return prompt.upper()
 
     seat = player("author", says, seed=9, temperature=0.7, max_tokens=50)
-    turn = asyncio.run(take_turn(seat, [97, 98], attempt=3, place=2))
+    turn = asyncio.run(take_turn(seat, [97, 98], attempt=3, place=2, begins="code"))
     assert (turn.stage, list(turn.prompt_tokens), turn.text) == (2, [97, 98], "AB")
     assert list(turn.completion.tokens) == [65, 66, STOP]
     assert turn.completion.finish_reason is FinishReason.STOP
     assert asked == [
-        Sampling(max_tokens=50, stop_token_ids=(STOP,), temperature=0.7, seed=derive_seed(9, 3, 2))
+        Sampling(
+            max_tokens=50,
+            stop_token_ids=(STOP,),
+            stop_texts=("end of code",),
+            temperature=0.7,
+            seed=derive_seed(9, 3, 2),
+        )
     ]
 
 

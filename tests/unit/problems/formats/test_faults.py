@@ -106,8 +106,8 @@ def test_unusable_files(tmp_path) -> None:
 
     assert error_of(tmp_path / "none.jsonl", "mbpp") == "no such file; check the path to the data set"
     assert "cannot be read (Is a directory)" in error_of(tmp_path, "mbpp")
-    assert message(b"") == "holds no entries; give a file with at least one"
-    assert message(b"[]") == "holds no entries; give a file with at least one"
+    assert message(b"") == "holds no entries; give a data set with at least one"
+    assert message(b"[]") == "holds no entries; give a data set with at least one"
     assert message(b"[1]") == "entry 0: expected an object, found a number; remove it"
     assert "malformed JSON at line 2, column 2" in message(b"\n{]\n")
     assert "malformed JSON at line 3, column 2" in message(b"[\n{},\n x]\n")

@@ -6,13 +6,15 @@ from tests.datasets import load, outcome
 def test_kodcode(caplog) -> None:
     problems = load("kodcode.jsonl", "kodcode")
     assert list(problems) == ["kodcode/Prefill_9001_I", "kodcode/Algorithm_9002_I"]
-    assert "1 of 3 questions have no test function without arguments: left out" in caplog.text
+    assert "1 of 3 questions have no test without arguments: left out" in caplog.text
     vowels, stack = problems.values()
     assert vowels.function_signature == "def count_vowels(text):" and vowels.difficulty == "easy"
     assert len(vowels.baseline_tests) == 2 and all("WORDS" in test for test in vowels.baseline_tests)
-    assert [test.count("def test") for test in vowels.baseline_tests] == [1, 1]
+    assert all("def testing_word" in test for test in vowels.baseline_tests)
+    assert [test.count("def test_") for test in vowels.baseline_tests] == [1, 1]
+    assert "__main__" not in "".join(vowels.baseline_tests)
     (only,) = stack.baseline_tests
-    assert "test_push" in only and "test_minimum" not in only
+    assert "test_push" in only and "test_minimum" not in only and "pytest" not in only
 
 
 def test_bigcodebench() -> None:
