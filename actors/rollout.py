@@ -1,4 +1,4 @@
-"""The rollout actor, a Ray actor around EpisodeRunner, and the driver's handle on all rollout actors."""
+"""The driver's handle on all rollout actors: it divides requests among them, and replaces those that are lost."""
 
 import contextlib
 import logging
@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -16,15 +15,14 @@ from ray.exceptions import (
     GetTimeoutError,
     ObjectLostError,
 )
-from ray.util.metrics import Gauge
 
-from actors.engines import AGAIN_S, warnings_heard
+from actors.engines import AGAIN_S
 from actors.episodes import EpisodeRunner
+from actors.rollout_actor import RolloutActor, runtime_env
 from actors.watching import (
     CLOSE_S,
     DIED,
     GONE,
-    HEALTH,
     LOOK_S,
     REPLACEMENTS,
     START_S,
@@ -34,7 +32,6 @@ from actors.watching import (
     require_alive,
     restarts,
 )
-from sparring.core.arrays import sealed
 from sparring.core.endings import in_words, killed_for_memory
 from sparring.core.errors import OutOfMemory, RunFailed
 from sparring.core.interfaces import EngineFailure
@@ -42,78 +39,6 @@ from sparring.core.play import PlayProgress, PlayRequest, PlayResult, Usage
 from sparring.core.problem import Problem
 
 log = logging.getLogger(__name__)
-# A process whose engines run on a CPU uses one thread and compiles nothing lazily.
-ENGINE_ENVIRONMENT = {
-    "TORCHDYNAMO_DISABLE": "1",
-    "OMP_NUM_THREADS": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "TOKENIZERS_PARALLELISM": "false",
-}
-
-
-def runtime_env(device: str) -> dict[str, Any]:
-    """Returns Ray's runtime environment for an actor that holds engines."""
-    return {"env_vars": ENGINE_ENVIRONMENT if device == "cpu" else {"VLLM_LOGGING_LEVEL": "ERROR"}}
-
-
-class RolloutShell:
-    """An async Ray actor that plays many episodes at once on its engines."""
-
-    def __init__(self, build: Callable[[int], EpisodeRunner], index: int = 0) -> None:
-        self._index = index
-        with warnings_heard() as self._warnings:
-            self._runner = build(index)
-        self._playing = 0
-        self._progress: dict[Any, PlayProgress] = {}
-        self._in_flight = Gauge(
-            "sparring_problems_in_flight", "Problems whose episodes are being played.", ("actor",)
-        )
-
-    def __repr__(self) -> str:
-        """Returns the actor's name in Ray's dashboard."""
-        return f"rollout {self._index}"
-
-    async def ready(self) -> list[str]:
-        """Returns the warnings that were logged during construction: Ray does not show an actor's log to the driver."""
-        return self._warnings
-
-    @ray.method(concurrency_group="health")
-    async def alive(self) -> None:
-        """Returns at once, also while episodes are played."""
-
-    @ray.method(concurrency_group="health")
-    async def progress(self, key: Any) -> PlayProgress | None:
-        """Returns the progress of the request with this key, also once it is done. None if it has not begun."""
-        return self._progress.get(key)
-
-    async def sleep(self) -> None:
-        await self._runner.sleep()
-
-    @ray.method(num_returns=2)
-    async def play(self, request: PlayRequest) -> tuple[PlayResult, Any]:
-        """Plays a request. The caller gets two references: to the result, and to the sealed transcripts."""
-        key = request.key
-        if len(self._progress) >= REMEMBERED:
-            self._progress.pop(next(iter(self._progress)))
-        self._count(len(request.problems))
-        try:
-            result, transcripts = await self._runner.play(request, partial(self._progress.__setitem__, key))
-            return result, sealed(transcripts)
-        finally:
-            self._count(-len(request.problems))
-
-    def _count(self, change: int) -> None:
-        self._playing += change
-        self._in_flight.set(self._playing, {"actor": repr(self)})
-
-    async def close(self) -> None:
-        await self._runner.close()
-
-
-RolloutActor: Any = ray.remote(**HEALTH)(RolloutShell)
-REMEMBERED = 64
-"""Number of requests whose progress an actor remembers. It exceeds the number of requests played at the same time."""
 PROGRESS_S = 1.0
 """Maximum time to wait for the actors to report their progress."""
 _ENDED = (*DIED, ActorHung, EngineFailure)

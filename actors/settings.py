@@ -10,6 +10,14 @@ MAX_NUM_SEQS = 64
 """Default of max_num_seqs outside a run."""
 KV_CACHE_MB = 1024
 GPU_MEMORY_UTILIZATION = 0.3
+ENGINE_ENVIRONMENT = {
+    "TORCHDYNAMO_DISABLE": "1",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+"""Environment variables of a process whose engines run on a CPU: it uses one thread and compiles nothing lazily."""
 OWN_ARGUMENTS = {
     "model": "is generator.model or discriminator.model",
     "dtype": "is engine.dtype",

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from actors.rollout import runtime_env
+from actors.rollout_actor import runtime_env
 from benchmarks.end_to_end import proportional_set_size
 from benchmarks.learner import SHAPES as QWEN
 from benchmarks.report import arguments, publish

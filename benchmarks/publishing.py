@@ -25,7 +25,7 @@ import ray
 
 from actors.engines import EngineActor
 from actors.loading import LocalPolicy
-from actors.rollout import runtime_env
+from actors.rollout_actor import runtime_env
 from actors.settings import VllmEngineSettings
 from benchmarks.end_to_end import proportional_set_size
 from benchmarks.learner import make_model

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from actors.rollout import ENGINE_ENVIRONMENT
+from actors.settings import ENGINE_ENVIRONMENT
 from benchmarks.end_to_end import watch_memory
 from benchmarks.report import arguments, publish
 from sparring.problems.formats import load_dataset

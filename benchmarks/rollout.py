@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median_high
 from typing import Any
 
-from actors.rollout import ENGINE_ENVIRONMENT
+from actors.settings import ENGINE_ENVIRONMENT
 from benchmarks.report import arguments, publish
 
 os.environ |= ENGINE_ENVIRONMENT

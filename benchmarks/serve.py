@@ -35,7 +35,7 @@ from typing import Any
 
 import aiohttp
 
-from actors.rollout import ENGINE_ENVIRONMENT
+from actors.settings import ENGINE_ENVIRONMENT
 from benchmarks.end_to_end import proportional_set_size, tree
 from benchmarks.report import ROOT, arguments, percentile, publish
 from sparring.embedded.teaching import SHIPPED

@@ -199,7 +199,7 @@ def on_ray(options: argparse.Namespace) -> Iterator[None]:
     from ray import serve
     from ray.exceptions import RayError
 
-    from actors.rollout import ENGINE_ENVIRONMENT
+    from actors.settings import ENGINE_ENVIRONMENT
     from sparring.runtime.ray_start import join_ray, start_ray
 
     def build() -> "FastAPI":

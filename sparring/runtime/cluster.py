@@ -22,7 +22,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 
 from actors.engines import EngineActor, RemotePolicy
 from actors.episodes import EpisodeRunner
-from actors.rollout import RayRollouts, runtime_env
+from actors.rollout import RayRollouts
+from actors.rollout_actor import runtime_env
 from actors.scheduler import RayScheduler
 from actors.watching import end
 from configs.schema import Config
