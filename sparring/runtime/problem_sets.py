@@ -12,6 +12,7 @@ from sparring.core.evaluation import EVALUATION_PROBLEMS
 from sparring.core.problem import Problem
 from sparring.core.verdict import Status
 from sparring.embedded.catalogue import problems_of
+from sparring.games.rules import Rules
 from sparring.problems.contamination import drop_contaminated
 from sparring.problems.difficulty import difficulty_from_pass_rate, keep_learnable
 from sparring.problems.formats import load_dataset, load_written
@@ -61,21 +62,21 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
             ]
             for problems in (train, held_out)
         )
-    train = _playable(train, settings.file, config)
-    held_out = _playable(held_out, settings.held_out_from, config)
+    train = _playable(train, settings.file, settings, config.game)
+    held_out = _playable(held_out, settings.held_out_from, settings, config.game)
     train = _learnable(_without(train, held_out, settings), settings.pass_rates)
     with _key("problems.shown_tests"):
         return with_shown_tests(train, settings.shown_tests), with_shown_tests(held_out, settings.shown_tests)
 
 
-def _playable(problems: list[Problem], file: object, config: Config) -> list[Problem]:
+def _playable(problems: list[Problem], file: object, settings: FileProblems, rules: Rules) -> list[Problem]:
     """Returns the problems that the game can play. Raises ProblemFileError for the first that it cannot, unless problems are to be
     left out and some remain."""
-    refused = {p.id: reason for p in problems if (reason := config.game.refuse(p)) is not None}
+    refused = {p.id: reason for p in problems if (reason := rules.refuse(p)) is not None}
     if not refused:
         return problems
     name, reason = next(iter(refused.items()))
-    if config.problems.failing_references == "refuse" or len(refused) == len(problems):
+    if settings.failing_references == "refuse" or len(refused) == len(problems):
         raise ProblemFileError(f"{file}: problem {name}: {reason}")
     say(f"{_named(list(refused), 'problems')} left out; {name}: {reason}")
     return [p for p in problems if p.id not in refused]
