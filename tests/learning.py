@@ -57,8 +57,7 @@ def tiny_model(**changes: int | bool) -> Qwen2ForCausalLM:
 
 def save_tiny_model(directory: Path) -> Path:
     tiny_model().save_pretrained(directory)
-    words = WordLevel({f"<{number}>": number for number in range(VOCABULARY)}, unk_token="<0>")
-    PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(words)).save_pretrained(directory)
+    Tokenizer().save_pretrained(directory)
     return directory
 
 
@@ -105,10 +104,11 @@ def export(model: PreTrainedModel, version: int, dtype: torch.dtype | None = Non
 
 
 class Tokenizer:
-    """The part of a tokenizer that checkpoints use."""
+    """The part of a tokenizer that checkpoints use. The files are those of a tokenizer whose words are <0>, <1> ..."""
 
     def save_pretrained(self, directory: Path) -> None:
-        (directory / "tokenizer.json").write_text("{}")
+        words = WordLevel({f"<{number}>": number for number in range(VOCABULARY)}, unk_token="<0>")
+        PreTrainedTokenizerFast(tokenizer_object=tokenizers.Tokenizer(words)).save_pretrained(directory)
 
 
 class Operations(TorchDispatchMode):

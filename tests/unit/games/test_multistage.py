@@ -136,8 +136,10 @@ def test_invalid_and_duplicate_tests_lower_the_validity(table):
 
 @pytest.mark.parametrize("test_format", ["strict", "relabel", "input_only"])
 def test_a_test_that_the_prompt_shows_is_no_valid_test(table, test_format):
-    """Else a discriminator would earn most by copying the example, which says nothing new of any program."""
-    table.problem = replace(table.problem, description="Return n doubled, for example f(7) -> 14.")
+    """Else a discriminator would earn most by copying an example, which says nothing new of any program."""
+    table.problem = replace(
+        table.problem, description="Return n doubled, for example f(7) -> 14 and f(0) -> 0."
+    )
     calls = ["f(0) == 0", "f(n=7) == 14", "f(3) == 6"]
     suite = "\n".join(c.partition(" ")[0] if test_format == "input_only" else f"assert {c}" for c in calls)
     episode = table.play([WRONG_AT_3], [suite], test_format=test_format)

@@ -17,7 +17,7 @@ from learners.checkpoints import CheckpointError
 from learners.learner import Learner
 from learners.packing import row_of
 from sparring.runtime.build import build_policy
-from tests.learning import largest_difference, save_tiny_model, weights
+from tests.learning import Tokenizer, largest_difference, save_tiny_model, weights
 
 TOKENS = [3, 9, 4, 7, 11]
 
@@ -29,7 +29,7 @@ def saved(make_learner, random_batch, tmp_path: Path) -> tuple[Learner, Path]:
     learner = make_learner(1e-2, lora={"rank": 4, "alpha": 8, "target_modules": ["q_proj", "up_proj"]})
     learner.step(random_batch(learner))
     save_learner(learner, tmp_path / "generator")
-    (tmp_path / "generator" / "tokenizer.json").write_text("{}")
+    Tokenizer().save_pretrained(tmp_path / "generator")
     return learner, tmp_path / "generator"
 
 

@@ -18,7 +18,7 @@ from learners.recovery import go_back
 from learners.settings import LearnerSettings
 from learners.state import save_learner
 from learners.tuning import Scorer, decoder_layers
-from tests.learning import batch, random_samples, save_tiny_model
+from tests.learning import Tokenizer, batch, random_samples, save_tiny_model
 from tests.unit.learners.test_models import tiny
 
 SCALARS = {"model.layers.0.layer_scalar", "model.layers.1.layer_scalar"}
@@ -46,6 +46,7 @@ def scaled(tmp_path: Path) -> Path:
     for n, buffer in enumerate(buffers_of(model).values()):
         buffer.fill_(0.3 + n)
     model.save_pretrained(tmp_path / "scaled")
+    Tokenizer().save_pretrained(tmp_path / "scaled")
     return tmp_path / "scaled"
 
 
@@ -64,7 +65,7 @@ async def test_buffers_are_saved_and_published(
     learner = Learner(settings, 1e-2, scaled, scaled)
     learner.step(batch(*random_samples(1, 4)))
     save_learner(learner, tmp_path / "saved")
-    (tmp_path / "saved" / "tokenizer.json").write_text("{}")
+    Tokenizer().save_pretrained(tmp_path / "saved")
     if lora:
         with merged_folder(tmp_path / "saved", "bfloat16") as folder:
             saved = load_model(folder)

@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SHELLS = (
     "actors/engines.py",
     "actors/rollout.py",
+    "actors/rollout_actor.py",
     "learners/mailbox.py",
     "sandbox_workers/pool.py",
     "sparring/runtime/monitoring.py",
