@@ -62,6 +62,11 @@ def main() -> None:
     )
     parser.add_argument("--max-tokens", type=int, default=256, help="of a program")
     parser.add_argument("--suite-tokens", type=int, default=128, help="of a suite, of which four tests count")
+    parser.add_argument(
+        "--learnable",
+        action="store_true",
+        help="train on problems that the model solves sometimes, not always",
+    )
     parser.add_argument("more", nargs="*", help="after --: arguments of every run")
     options = parser.parse_args()
     if options.quick:
@@ -136,8 +141,19 @@ def trained(arm: str, seed: int, options: argparse.Namespace) -> Path:
     words += ["--n-discriminator-steps", "0", "--n-generator-steps", "0"]
     for role, tokens in (("generator", options.max_tokens), ("discriminator", options.suite_tokens)):
         words += [f"--{role}.model", options.model, f"--{role}.max-tokens", str(tokens)]
+    if options.learnable:
+        words += ["--problems.pass-rates", str(rates_in_training(options))]
     words += ["--checkpoint.every", "1", "--checkpoint.keep", "1", *ARMS[arm], *options.more]
     return finished_run(RECIPE, f"{arm}-seed{seed}", options.output, words)
+
+
+def rates_in_training(options: argparse.Namespace) -> Path:
+    """Returns the file with the shares of the untrained model's programs, four a problem as in training, that are right."""
+    file = options.output / "training_rates.json"
+    words = ["--dataset", str(options.dataset), "--format", "mbpp", "--split", "train", "--shown-tests", "1"]
+    words += ["--policy", options.model, "--stages", "none", "--max-tokens", str(options.max_tokens)]
+    evaluated([*words, "--samples", "4", "--temperature", "1.0"], file)
+    return file
 
 
 def scores_of(
