@@ -59,7 +59,7 @@ class UnitTestsRules(SolverRules):
         signature = problem.function_signature
         if (
             signature in problem.description
-        ):  # a model that reads it twice solves fewer problems: docs/real_models.md
+        ):  # a model that reads it twice solves fewer problems: docs/experiments/pretrained.md
             signature = ""
         full = _TASK.format(
             language=problem.language,
