@@ -11,15 +11,18 @@ suite for each of half of the problems. Changes are against the untrained model,
 problems.
 
 Everything that was finished is kept in --output: a command that was interrupted goes on where it ended, and one with
-more arms or seeds makes only these. What stands after `--` is given to every run of driver.py.
+more arms or seeds makes only these. With --learnable, it also shows what was practised: the programs of a run by all tests, by
+quarters of its steps, compared with the untrained model's on the same problems. What stands after `--` is given to every run of driver.py.
 """
 
 import argparse
+import asyncio
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +30,13 @@ from typing import Any
 from benchmarks.experiments.runs import finished_run, results_of
 from benchmarks.experiments.sparring import FROZEN, STATIC
 from benchmarks.report import ROOT, arguments, write
+from sandbox_workers.local import LocalSandbox
+from sparring.core.play import GENERATOR
+from sparring.core.verdict import Limits
 from sparring.embedded.teaching import SHIPPED
 from sparring.evaluation.intervals import print_table
+from sparring.games.program_scores import judge_programs
+from sparring.problems.formats import load_dataset
 
 ARMS: dict[str, list[str]] = {
     "sparring": [],
@@ -41,6 +49,7 @@ UNTRAINED = "untrained"
 RECIPE = "sparring_mbpp"
 _LEARNING = ("sparring", "white_box")
 """Arms whose discriminator learns."""
+_QUARTERS = 4
 _OF_SUITES = ("validity", "kill_rate", "mutant_kill_rate", "verifier_accuracy", "line_coverage")
 EXAMPLES = ROOT / "sparring/problems/example_problems.json"
 
@@ -120,6 +129,7 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, floa
                     },
                     "seconds": results_of(run)["wall_time_s"],
                 }
+                | ({"practised": asyncio.run(practised(run, options))} if options.learnable else {})
             )
             show(figures)
     gains = {
@@ -154,6 +164,29 @@ def rates_in_training(options: argparse.Namespace) -> Path:
     words += ["--policy", options.model, "--stages", "none", "--max-tokens", str(options.max_tokens)]
     evaluated([*words, "--samples", "4", "--temperature", "1.0"], file)
     return file
+
+
+async def practised(run: Path, options: argparse.Namespace) -> list[tuple[float, float]]:
+    """Returns, for each quarter of a run's steps, (mean, half of its 95% interval) over the groups of programs: the share that
+    passes all tests of the problem, minus the share of the untrained model's programs that does."""
+    rates = json.loads(rates_in_training(options).read_text())["pass_rates"]
+    problems = {p.id: p for p in load_dataset(options.dataset, "mbpp", split="train")}
+    programs: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for line in (run / "episodes.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        if row["player"] == GENERATOR:
+            programs[row["step"]][row["problem"]].append(row.get("artifact", ""))
+    gains: list[list[float]] = [[] for _ in range(_QUARTERS)]
+    with LocalSandbox("auto") as sandbox:
+        for step, by_problem in sorted(programs.items()):
+            judged = await judge_programs(sandbox, by_problem, [problems[i] for i in by_problem], Limits())
+            quarter = (step - 1) * _QUARTERS // max(programs)
+            gains[quarter] += [
+                statistics.fmean(known) - rates[i]
+                for i, group in judged.items()
+                if (known := [program.solved for program in group if program.test_rate is not None])
+            ]
+    return [mean_of(found) for found in gains if found]
 
 
 def scores_of(
@@ -197,9 +230,13 @@ def evaluated(words: Sequence[str], file: Path) -> dict[str, Any]:
 
 def change(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[float, float]:
     """Returns (mean change, half of its 95% interval) over the problems that both have."""
-    changes = [after[i] - before[i] for i in before.keys() & after.keys()]
-    spread = statistics.stdev(changes) if len(changes) > 1 else 0.0
-    return statistics.fmean(changes), 1.96 * spread / len(changes) ** 0.5
+    return mean_of([after[i] - before[i] for i in before.keys() & after.keys()])
+
+
+def mean_of(values: Sequence[float]) -> tuple[float, float]:
+    """Returns (mean, half of its 95% interval)."""
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return statistics.fmean(values), 1.96 * spread / len(values) ** 0.5
 
 
 def show(figures: Mapping[str, Any]) -> None:
@@ -216,6 +253,17 @@ def show(figures: Mapping[str, Any]) -> None:
                 cells.append(cell)
             rows.append([arm, of_seed["seed"], *cells])
     print_table("held out", ["", "seed", *base], rows)
+    practised_rows = [
+        [arm, of_seed["seed"], *(f"{mean:+.3f} ±{half:.3f}" for mean, half in of_seed["practised"])]
+        for arm, of_arm in figures.items()
+        for of_seed in of_arm.get("by_seed", ())
+        if "practised" in of_seed
+    ]
+    if practised_rows:
+        quarters = [f"quarter {n} of the steps" for n in range(1, _QUARTERS + 1)]
+        print_table(
+            "practised: right programs, minus the untrained model's", ["", "seed", *quarters], practised_rows
+        )
 
 
 def _told(score: float | None) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from pydantic import Field
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.humaneval import helpers
+from sparring.problems.formats.humaneval import checked_signature, helpers
 from sparring.problems.formats.records import Entry, Record
-from sparring.problems.formats.sources import parse_python, signature_of, unix_lines
+from sparring.problems.formats.sources import unix_lines
 
 
 class _Task(Record):
@@ -31,17 +31,10 @@ def bigcodebench(rows: Iterable[Entry]) -> list[Problem]:
 def _problem(entry: Entry, task: _Task) -> Problem:
     prompt = unix_lines(task.code_prompt)
     solution = prompt + unix_lines(task.canonical_solution)
-    if parse_python(solution) is None:
-        raise entry.fault(
-            "canonical_solution", "no valid Python after 'code_prompt'", "the rest of the function"
-        )
-    signature = signature_of(solution, task.entry_point)
-    if signature is None:
-        raise entry.fault("entry_point", "the solution does not define it", "the function's name")
     return Problem(
         id=task.task_id,
         description=task.instruct_prompt.strip(),
-        function_signature=signature,
+        function_signature=checked_signature(entry, solution, task.entry_point),
         baseline_tests=(unix_lines(task.test),),
         reference_solution=solution,
         preamble=helpers(f"{prompt.rstrip()}\n    pass\n", task.entry_point),

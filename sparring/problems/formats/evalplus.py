@@ -67,7 +67,7 @@ def _mbpp_problem(entry: Entry, task: _MbppPlus) -> Problem:
     return Problem(
         id=task.task_id,
         description=task.prompt.strip().strip('"').strip(),
-        function_signature=checked_signature(entry, task),
+        function_signature=checked_signature(entry, task.prompt + task.canonical_solution, task.entry_point),
         baseline_tests=tuple("\n".join([*imports, ast.unparse(node)]) for node in asserts),
         reference_solution=task.prompt + task.canonical_solution,
         preamble=helpers(task.prompt, task.entry_point),
@@ -82,7 +82,7 @@ def _humaneval_problem(entry: Entry, task: _HumanEvalPlus) -> Problem:
     return Problem(
         id=task.task_id,
         description=task.prompt.strip(),
-        function_signature=checked_signature(entry, task),
+        function_signature=checked_signature(entry, task.prompt + task.canonical_solution, task.entry_point),
         baseline_tests=(check_test(task, task.test),) if task.test.strip() else base,
         reference_solution=task.prompt + task.canonical_solution,
         preamble=helpers(task.prompt, task.entry_point),

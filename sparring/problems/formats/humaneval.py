@@ -32,22 +32,21 @@ def _problem(entry: Entry, task: _Tested) -> Problem:
     return Problem(
         id=task.task_id,
         description=task.prompt.strip(),
-        function_signature=checked_signature(entry, task),
+        function_signature=checked_signature(entry, task.prompt + task.canonical_solution, task.entry_point),
         baseline_tests=(check_test(task, task.test),),
         reference_solution=task.prompt + task.canonical_solution,
         preamble=helpers(task.prompt, task.entry_point),
     )
 
 
-def checked_signature(entry: Entry, task: Task) -> str:
-    """Returns the signature of the entry point. Raises ProblemFileError if the prompt with the solution is not a program that
-    defines it."""
-    source = task.prompt + task.canonical_solution
+def checked_signature(entry: Entry, source: str, entry_point: str) -> str:
+    """Returns the signature of the entry point in the prompt with the solution. Raises ProblemFileError if this is not a program
+    that defines it."""
     if parse_python(source) is None:
         raise entry.fault(
             "canonical_solution", "no valid Python after the prompt", "the rest of the function"
         )
-    signature = signature_of(source, task.entry_point)
+    signature = signature_of(source, entry_point)
     if signature is None:
         raise entry.fault("entry_point", "neither prompt nor solution defines it", "the function's name")
     return signature

@@ -63,7 +63,7 @@ def test_every_format_names_a_missing_field(tmp_path) -> None:
         ("kodcode", {"test": "def test("}, "field 'test': not valid Python"),
         ("kodcode", {"test_info": "f"}, "field 'test_info': found a string"),
         ("bigcodebench", {"canonical_solution": "   return ("}, "field 'canonical_solution': no valid Python after"),
-        ("bigcodebench", {"entry_point": "other"}, "field 'entry_point': the solution does not define it"),
+        ("bigcodebench", {"entry_point": "other"}, "field 'entry_point': neither prompt nor solution defines it"),
         ("ult", {"code": "def f("}, "field 'code': not valid Python"),
         ("ult", {"func_name": "other"}, "field 'func_name': 'code' does not define it"),
         ("taco", {"tags": "Math"}, "field 'tags': no Python list"),
