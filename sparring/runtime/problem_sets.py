@@ -76,8 +76,12 @@ def _playable(problems: list[Problem], file: object, settings: FileProblems, rul
     if not refused:
         return problems
     name, reason = next(iter(refused.items()))
-    if settings.failing_references == "refuse" or len(refused) == len(problems):
+    if len(refused) == len(problems):
         raise ProblemFileError(f"{file}: problem {name}: {reason}")
+    if settings.failing_references == "refuse":
+        raise ProblemFileError(
+            f"{file}: problem {name}: {reason}; or leave such problems out: problems.failing_references leave_out"
+        )
     say(f"{_named(list(refused), 'problems')} left out; {name}: {reason}")
     return [p for p in problems if p.id not in refused]
 

@@ -71,6 +71,11 @@ def test_problems_that_the_game_refuses_are_left_out_if_some_remain(tmp_path, mo
     train, held_out = load_splits(config)
     assert {p.id for p in train + held_out} == set(names) - refused
     assert "left out; f0: no" in capsys.readouterr().out
+    strict = config.model_copy(
+        update={"problems": config.problems.model_copy(update={"failing_references": "refuse"})}
+    )
+    with pytest.raises(ProblemFileError, match="failing_references leave_out"):
+        load_splits(strict)
     refused |= set(names)
     with pytest.raises(ProblemFileError, match=r"no$"):
         load_splits(config)
