@@ -3,6 +3,9 @@ how fast it plays, and how long a run with it takes until its first evaluation.
 
     python -m benchmarks.real_model --model DIR --dataset mbpp.jsonl --format mbpp
     python -m benchmarks.real_model --model DIR --quick       two problems, the program at once, 32 tokens a turn, no run
+    python -m benchmarks.real_model --model DIR --at-once     without R0's stages, which take ten times as long
+
+What stands after `--` is given to the run.
 
 Settings are those of the recipe `chat`: programs at once and in R0's stages, suites of at most four tests, temperature
 1. The baseline of the speed is bare vLLM on the same prompts with the same number of tokens, in the same process and
@@ -13,7 +16,6 @@ is the largest sum of proportional set sizes over its processes, beside the plan
 import asyncio
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -43,18 +45,31 @@ def main() -> None:
     parser.add_argument("--format", default="problems", help="its format, as sparring evaluate takes it")
     parser.add_argument("--split", help="of the data set")
     parser.add_argument("--problems", type=int, default=24, help="the first so many")
+    parser.add_argument(
+        "--at-once", action="store_true", help="the program at once, without reasoning stages"
+    )
     parser.add_argument("--no-run", action="store_true", help="the game alone, without a training run")
+    parser.add_argument("more", nargs="*", help="after --: arguments of the run")
     options = parser.parse_args()
     problems = load_dataset(options.dataset, options.format, split=options.split)
+    at_once = options.quick or options.at_once
     figures, ratios = asyncio.run(
-        played(options.model, problems[: 2 if options.quick else options.problems], options.quick)
+        played(
+            options.model,
+            problems[: 2 if options.quick else options.problems],
+            options.quick,
+            at_once=at_once,
+        )
     )
     if not (options.quick or options.no_run):
-        figures |= run(options.model, options.dataset, options.format)
+        more = ["--game.stages", "0", *options.more] if options.at_once else options.more
+        figures |= run(options.model, options.dataset, options.format, more)
     publish(options.json, {"model": Path(options.model).name, **figures}, ratios)
 
 
-async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict[str, Any], dict[str, float]]:
+async def played(
+    model: str, problems: Sequence[Any], quick: bool, *, at_once: bool
+) -> tuple[dict[str, Any], dict[str, float]]:
     """Plays the game and returns (figures, speed relative to bare vLLM)."""
     from actors.settings import VllmEngineSettings
     from actors.vllm_policy import VllmPolicy
@@ -80,7 +95,7 @@ async def played(model: str, problems: Sequence[Any], quick: bool) -> tuple[dict
     played: dict[str, tuple[Sequence[Any], float]] = {}
     """For each arm, the attempts and the seconds that they took."""
     with LocalSandbox("auto", limits=rules.sandbox_limits) as sandbox:
-        for arm, stages in (("at once", 0), ("in stages", None))[: 1 if quick else 2]:
+        for arm, stages in (("at once", 0), ("in stages", None))[: 1 if at_once else 2]:
             game = MultistageGame(rules.model_copy(update={"stages": stages}))
             start = time.perf_counter()
             episodes = await _episodes(game, problems, policy, opened.style(), config, sandbox)
@@ -160,15 +175,19 @@ def _bare_seconds(model: str, engine: Any, arms: Sequence[Sequence[Any]]) -> lis
     return seconds
 
 
-def run(model: str, dataset: str, form: str) -> dict[str, Any]:
-    """Returns the figures of a training run of one step per phase."""
+def run(model: str, dataset: str, form: str, more: Sequence[str]) -> dict[str, Any]:
+    """Returns the figures of a training run of one step per phase. more: further arguments of driver.py."""
+    from configs.load import load_run
+    from sparring.runtime.hardware import shapes_of
+    from sparring.runtime.host_plan import parts_of
+
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "driver.py", "--generator-model", model, "--discriminator-model", model]
         command += ["--problems.file", dataset, "--problems.format", form]
         command += ["--problems.failing-references", "leave_out"]
         command += ["--n-discriminator-steps", "1", "--n-generator-steps", "1", "--k-alternating-steps", "1"]
         command += ["--curriculum.stages", "5", "--evaluation.problems", str(_HELD_OUT)]
-        command += ["--output-dir", folder, "--run-name", "run"]
+        command += ["--output-dir", folder, "--run-name", "run", *more]
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         told: dict[str, Any] = {}
@@ -178,8 +197,6 @@ def run(model: str, dataset: str, form: str) -> dict[str, Any]:
                 print(line, end="", flush=True)
                 if line.startswith("before:"):
                     told["seconds to the first evaluation"] = time.perf_counter() - start
-                if planned := re.search(r"memory: about ([\d.]+) GiB", line):
-                    told["planned memory, GiB"] = float(planned[1])
 
         reader = threading.Thread(target=read)
         reader.start()
@@ -188,6 +205,8 @@ def run(model: str, dataset: str, form: str) -> dict[str, Any]:
         if process.returncode:
             raise SystemExit(process.returncode)
         results = json.loads((Path(folder) / "run" / "training_results.json").read_text())
+        config = load_run(["--config", str(Path(folder) / "run" / "config.yaml")])[0].to_config()
+        told["planned memory, GiB"] = sum(parts_of(config, shapes_of(config) or {}).values()) / 2**30
     told |= {f"run: {part}, s": seconds for part, seconds in results["wall_time_s"].items()}
     for moment, scores in results["held_out"].items():
         told |= {f"run: {moment}: {name}": value for name, value in scores.items()}

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ from sparring.core.batch import Sample
 
 LEAST_SHARED = 16
 """A common beginning of fewer tokens is computed again: copying its keys and values would take longer."""
+_COPIED = 1 / 8
+"""Memory of a token whose keys and values are copied, as a share of that of a token which is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +70,18 @@ def row_of(sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu
 def _prefixes(sequences: Sequence[Sequence[int]]) -> list[int]:
     prefixes, head = [], np.empty(0)
     for tokens in map(np.asarray, sequences):
-        most = min(len(head), len(tokens) - 1)  # each sequence computes at least one token
-        apart = np.flatnonzero(head[:most] != tokens[:most])
-        shared = int(apart[0]) if len(apart) else most
-        prefixes.append(shared if shared >= LEAST_SHARED else 0)
+        prefixes.append(_shared(head, tokens))
         if not prefixes[-1]:
             head = tokens
     return prefixes
+
+
+def _shared(head: np.ndarray, tokens: np.ndarray) -> int:
+    """Returns the number of first tokens that a sequence does not compute, because its head has the same."""
+    most = min(len(head), len(tokens) - 1)  # each sequence computes at least one token
+    apart = np.flatnonzero(head[:most] != tokens[:most])
+    shared = int(apart[0]) if len(apart) else most
+    return shared if shared >= LEAST_SHARED else 0
 
 
 @lru_cache(maxsize=4)
@@ -112,38 +120,48 @@ def _joined(
 def plan(
     samples: Sequence[Sample], indices: Sequence[int], token_budget: int, ranks: int = 1
 ) -> list[list[int]]:
-    """Splits the indices, in order, into chunks of at most `token_budget` tokens, or of one sample.
+    """Splits the indices, in order, into chunks that cost at most `token_budget` tokens each, or of one sample. If samples
+    are sorted by their tokens, those with a common beginning are in one chunk or in neighbouring ones.
 
-    There are as few chunks as the budget allows, rounded up to a multiple of `ranks`, and the longest one is as short as it
-    can be, so that ranks which take chunks in turns have nearly equal work.
+    There are as few chunks as the budget allows, rounded up to a multiple of `ranks`, and the most expensive one costs as little
+    as it can, so that ranks which take chunks in turns have nearly equal work.
     """
-    lengths = [len(samples[i].tokens) for i in indices]
-    longest = min(max(lengths, default=0), token_budget)
-    count = -(-len(_filled(indices, lengths, token_budget)) // ranks) * ranks
+    tokens = [np.asarray(samples[i].tokens) for i in indices]
+    longest = min(max(map(len, tokens), default=0), token_budget)
+    count = -(-len(_filled(tokens, token_budget)) // ranks) * ranks
     more = bisect_left(
         range(token_budget - longest),
         True,
-        key=lambda more: len(_filled(indices, lengths, longest + more)) <= count,
+        key=lambda more: len(_filled(tokens, longest + more)) <= count,
     )
-    chunks = _filled(indices, lengths, longest + more)
-    while len(chunks) < min(count, len(indices)):  # each rank gets a share
-        at = max(range(len(chunks)), key=lambda n: len(chunks[n]))
-        half = len(chunks[at]) // 2
-        chunks[at : at + 1] = [chunks[at][:half], chunks[at][half:]]
-    return chunks
+    sizes = _filled(tokens, longest + more)
+    while len(sizes) < min(count, len(tokens)):  # each rank gets a share
+        at = max(range(len(sizes)), key=lambda n: sizes[n])
+        sizes[at : at + 1] = [sizes[at] // 2, sizes[at] - sizes[at] // 2]
+    ends = list(accumulate(sizes, initial=0))
+    return [list(indices[start:end]) for start, end in pairwise(ends)]
 
 
-def _filled(indices: Sequence[int], lengths: Sequence[int], size: int) -> list[list[int]]:
-    """Splits the indices, in order, before each sample that would exceed the size. A chunk has at least one sample."""
-    chunks: list[list[int]] = []
-    room = 0
-    for index, length in zip(indices, lengths, strict=True):
-        if not chunks or length > room:
-            chunks.append([])
-            room = size
-        chunks[-1].append(index)
-        room -= length
-    return chunks
+def _filled(sequences: Sequence[np.ndarray], budget: int) -> list[int]:
+    """Returns the numbers of sequences of the chunks, each of which ends before the first sequence that would exceed the
+    budget. A chunk has at least one sequence.
+
+    A token costs 1. One of a beginning that the chunk computes already costs an eighth: it takes no more than copies of its
+    keys and values, which are at most an eighth of a layer's activations.
+    """
+    sizes: list[int] = []
+    head, room = np.empty(0), 0.0
+    for tokens in sequences:
+        shared = _shared(head, tokens)
+        cost = len(tokens) - (1 - _COPIED) * shared
+        if not sizes or cost > room:
+            sizes.append(0)
+            room, cost, shared = budget, len(tokens), 0
+        if not shared:
+            head = tokens
+        sizes[-1] += 1
+        room -= cost
+    return sizes
 
 
 def pack(samples: Sequence[Sample], indices: list[int], device: torch.device) -> MicroBatch:

@@ -134,8 +134,8 @@ class LearnerSettings(Settings):
     minibatch_samples: int = Field(default=64, ge=1)
     """Maximum number of trajectories per optimizer step. A batch is divided into as few equal minibatches as that allows."""
     microbatch_tokens: int | None = Field(default=None, ge=64)
-    """Tokens per forward pass, without padding; bounds memory. Default: 16384; on a GPU as many as its memory allows
-    (sparring/runtime/hardware.py)."""
+    """Tokens that a forward pass computes, without padding; bounds memory. A beginning that several samples have in common is
+    computed once. Default: 16384; less if memory is short (sparring/runtime/memory_plan.py, sparring/runtime/host_plan.py)."""
     logits_mb: int | None = Field(default=None, ge=1)
     """Size of the logits that are computed at once, in MiB of fp32 (about five times as much is in memory). More logits are
     computed in parts, and each part again for the gradient. Default: 128; on a GPU as its memory allows

@@ -23,7 +23,6 @@ from typing import Any
 
 from actors.settings import ADAPTERS, MAX_NUM_SEQS, CommonEngineSettings
 from configs.schema import Config
-from configs.sections import EMBEDDED
 from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings
 from sparring.core.weights import PART_BYTES
 from sparring.runtime.gguf import place_of
@@ -423,21 +422,21 @@ def over(found: Sequence[Demand], have: int) -> list[Demand]:
     return [demand for demand in found if demand.bytes > have]
 
 
-def object_store_bytes(config: Config) -> int:
+def object_store_bytes(config: Config, shapes: Mapping[str, Shape]) -> int:
     """Returns the host memory for the objects of a Ray that this run starts: the weights of each policy that requests
     in play name and the next ones, the largest part in transit, and half a GiB for everything else. Ray writes to disk
-    what does not fit."""
+    what does not fit. shapes: by role; empty if they cannot be known."""
     total = 512 << 20
-    for policy in map(config.policy, config.policies):
-        if policy.model != EMBEDDED and (shape := shape_of(policy.model)):
-            lora = policy.learner.lora if policy.publishes_adapter else None
-            each = 4 * lora.rank * shape.adapter if lora else bytes_of(policy.engine.dtype) * shape.parameters
-            part = (
-                PART_BYTES
-                if lora
-                else max(PART_BYTES, each * shape.vocabulary * shape.hidden // shape.parameters)
-            )
-            total += (2 + config.rollout.max_policy_lag) * each + min(each, part)
+    for role, shape in shapes.items():
+        policy = config.policy(role)
+        lora = policy.learner.lora if policy.publishes_adapter else None
+        each = 4 * lora.rank * shape.adapter if lora else bytes_of(policy.engine.dtype) * shape.parameters
+        part = (
+            PART_BYTES
+            if lora
+            else max(PART_BYTES, each * shape.vocabulary * shape.hidden // shape.parameters)
+        )
+        total += (2 + config.rollout.max_policy_lag) * each + min(each, part)
     return total
 
 

@@ -248,7 +248,8 @@ def _shared_memory(config: Config, start: Start) -> Look:
     store = Path("/dev/shm")
     if config.local or _joins(config) or not store.is_dir():
         return None, None
-    free, wanted = shutil.disk_usage(store).free, memory_plan.object_store_bytes(config)
+    free = shutil.disk_usage(store).free
+    wanted = memory_plan.object_store_bytes(config, shapes_of(config) or {})
     if free >= wanted:
         return None, None
     return (

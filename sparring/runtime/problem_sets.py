@@ -62,23 +62,24 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
             ]
             for problems in (train, held_out)
         )
-    train = _playable(train, settings.file, settings, config.game)
-    held_out = _playable(held_out, settings.held_out_from, settings, config.game)
+    leaves_out = settings.failing_references == "leave_out"
+    train = playable(train, settings.file, config.game, leave_out=leaves_out)
+    held_out = playable(held_out, settings.held_out_from, config.game, leave_out=leaves_out)
     train = _learnable(_without(train, held_out, settings), settings.pass_rates)
     with _key("problems.shown_tests"):
         return with_shown_tests(train, settings.shown_tests), with_shown_tests(held_out, settings.shown_tests)
 
 
-def _playable(problems: list[Problem], file: object, settings: FileProblems, rules: Rules) -> list[Problem]:
+def playable(problems: list[Problem], file: object, rules: Rules, *, leave_out: bool) -> list[Problem]:
     """Returns the problems that the game can play. Raises ProblemFileError for the first that it cannot, unless problems are to be
-    left out and some remain."""
+    left out, which are named, and some remain."""
     refused = {p.id: reason for p in problems if (reason := rules.refuse(p)) is not None}
     if not refused:
         return problems
     name, reason = next(iter(refused.items()))
     if len(refused) == len(problems):
         raise ProblemFileError(f"{file}: problem {name}: {reason}")
-    if settings.failing_references == "refuse":
+    if not leave_out:
         raise ProblemFileError(
             f"{file}: problem {name}: {reason}; or leave such problems out: problems.failing_references leave_out"
         )

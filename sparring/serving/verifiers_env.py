@@ -61,7 +61,7 @@ class SparringTask(vf.Task[vf.TaskData]):
 
 class SparringTaskset(vf.Taskset[SparringTask, SparringTasksetConfig]):
     def __init__(self, config: SparringTasksetConfig) -> None:
-        """Reads the data set. Raises SparringError if it is unusable, or if the game cannot be played on a problem."""
+        """Reads the data set. Raises SparringError if it is unusable, or if the game can play none of its problems."""
         super().__init__(config)
         rules = config.game
         if "problems" in rules.uses:

@@ -495,19 +495,21 @@ def test_a_backbone_that_is_not_shared_is_counted_twice() -> None:
     assert weights(0.25) == 2 * weights(Config().generator.learner.cpus)
 
 
-def test_weights_in_half_precision_take_half_of_the_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_plan, "shape_of", lambda model: QWEN["1.5B"])
+def test_weights_in_half_precision_take_half_of_the_object_store() -> None:
     in_half = fitted(both({"engine": {"dtype": "bfloat16"}}), H100, lambda model: QWEN["1.5B"])
     whole = fitted(both({"engine": {"dtype": "float32"}}), H100, lambda model: QWEN["1.5B"])
-    half, all_of_it = (memory_plan.object_store_bytes(config) - (512 << 20) for config in (in_half, whole))
     shape = QWEN["1.5B"]
+    shapes = dict.fromkeys(in_half.policies, shape)
+    half, all_of_it = (
+        memory_plan.object_store_bytes(config, shapes) - (512 << 20) for config in (in_half, whole)
+    )
     assert all_of_it == 2 * half == 2 * 4 * (2 * shape.parameters + shape.vocabulary * shape.hidden)
 
 
-def test_an_adapter_takes_little_of_the_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_plan, "shape_of", lambda model: QWEN["1.5B"])
+def test_an_adapter_takes_little_of_the_object_store() -> None:
     adapter = LORA | {"engine": {"adapter": True}}
-    of_adapters = memory_plan.object_store_bytes(fitted(both(adapter), H100, lambda model: QWEN["1.5B"]))
+    config = fitted(both(adapter), H100, lambda model: QWEN["1.5B"])
+    of_adapters = memory_plan.object_store_bytes(config, dict.fromkeys(config.policies, QWEN["1.5B"]))
     assert of_adapters == (512 << 20) + 2 * (PART_BYTES + 2 * 4 * 16 * QWEN["1.5B"].adapter)
 
 

@@ -292,7 +292,7 @@ def test_little_shared_memory_is_told_and_is_no_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(plan.memory_plan, "object_store_bytes", lambda config: 1 << 60)
+    monkeypatch.setattr(plan.memory_plan, "object_store_bytes", lambda *about: 1 << 60)
     made = planned(tmp_path, "--no-local")
     assert any("/dev/shm has" in line and "slower" in line for line in made.lines) and not made.obstacles
 
