@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sparring.core.verdict import Limits, Test
 
 _FUNCTION_NAME = re.compile(r"def\s+([A-Za-z_]\w*)\s*\(")
-_FUTURE = re.compile(r"^from __future__ import .*\n?", re.MULTILINE)
+_FUTURE = re.compile(r"^from __future__ import (?:\([^)]*\)|.*)\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

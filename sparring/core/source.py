@@ -64,8 +64,10 @@ def literal_calls(source: str, function: str) -> list[ast.Call]:
 
 
 def is_literal(node: ast.expr) -> bool:
+    """Returns whether an expression is a literal whose value can be written as a literal again, as those of ... and 1e999
+    cannot."""
     try:
-        literal(ast.literal_eval(node))
+        ast.literal_eval(literal(ast.literal_eval(node)))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return False
     return True

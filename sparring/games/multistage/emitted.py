@@ -4,9 +4,9 @@ import ast
 import cmath
 import inspect
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pydantic import Field
 
@@ -20,6 +20,9 @@ from sparring.games.multistage.suite_statements import (
     split_assertion,
     tests_in,
 )
+
+_MOST_EXAMPLES = 20
+"""Maximum number of a problem's own tests that tell the types of arguments without annotation."""
 
 
 class InputLimits(Settings):
@@ -49,10 +52,13 @@ class EmittedTest:
     """repr of the expected value; None if the test states none."""
     fault: str = ""
     """Why the test is not run: "parse", "literal", "contract", "size" or "shown"; empty if it can be run."""
+    inputs: frozenset[str] = field(default=frozenset(), compare=False)
+    """A key for each of its calls. A call has one key however it is spelled: 1, 1.0 and True are one input, and an argument
+    that equals the parameter's default may be left out."""
 
     @property
     def identity(self) -> str:
-        """Key of the test. Tests with the same key are duplicates: they call the function with the same arguments."""
+        """Key of the test among the tests of its suite that are run."""
         return self.call or self.source
 
 
@@ -73,54 +79,70 @@ def parse_suite(
         test_format: "strict" reads any assertion about the results of calls with literal arguments; "relabel" reads the
             calls in assertions, and keeps the written expected value to compare it with the reference's output;
             "input_only" reads calls.
-        shown: the `shown_calls` of the prompt. A test that repeats one of them has the fault "shown".
+        shown: the `shown_calls` of the prompt. A test that has no other calls has the fault "shown".
     """
-    wants_calls = test_format == "input_only"
-    found = tests_in(text, problem.entry_point, wants_calls=wants_calls)
-    read = [_read_test(test, problem, test_format, limits) for test in found]
-    return [replace(test, fault="shown") if not test.fault and test.call in shown else test for test in read]
+    calls = _Calls(problem)
+    found = tests_in(text, problem.entry_point, wants_calls=test_format == "input_only")
+    read = [_read_test(test, calls, test_format, limits) for test in found]
+    return [
+        replace(test, fault="shown") if not test.fault and all(key in shown for key in test.inputs) else test
+        for test in read
+    ]
+
+
+def distinct(tests: Iterable[EmittedTest]) -> list[EmittedTest]:
+    """Returns the tests without those that share a call with an earlier one. Otherwise a test that fails a program could be
+    written several times, each time together with another call."""
+    found, seen = [], set[str]()
+    for test in tests:
+        if seen.isdisjoint(test.inputs):
+            found.append(test)
+        seen |= test.inputs
+    return found
 
 
 def shown_calls(prompt: str, problem: Problem, limits: InputLimits) -> frozenset[str]:
-    """Returns the calls of the problem's function in a prompt, in canonical form, as far as they are short enough for a test."""
-    found = set[str]()
+    """Returns the keys (`EmittedTest.inputs`) of the calls of the problem's function in a prompt, as far as they are short
+    enough for a test."""
+    reader, found = _Calls(problem), set[str]()
     for start in re.finditer(rf"\b{re.escape(problem.entry_point)}\(", prompt):
         line = prompt[start.start() :][: limits.chars].partition("\n")[0]
         for end in re.finditer(r"\)", line):
             if calls := literal_calls(line[: end.end()], problem.entry_point):
                 with suppress(ValueError):  # `f(**{"x": 1})`, which is no test either
-                    found.add(_read_call(calls[0], problem).text)
+                    found.add(reader.read(calls[0]).key)
                 break
     return frozenset(found)
 
 
-def _read_test(found: Found, problem: Problem, test_format: str, limits: InputLimits) -> EmittedTest:
+def _read_test(found: Found, calls: "_Calls", test_format: str, limits: InputLimits) -> EmittedTest:
     test, written = found
     if test is None:
         return EmittedTest(source=written, fault="parse")
     wants_call = test_format == "input_only"
-    if test_format == "strict" and not is_equation(test, problem.entry_point):
-        return _any_assert(test, written, problem, limits)
-    call_node, expected_node = (test, None) if wants_call else split_assertion(test, problem.entry_point)
+    if test_format == "strict" and not is_equation(test, calls.entry_point):
+        return _any_assert(test, written, calls, limits)
+    call_node, expected_node = (test, None) if wants_call else split_assertion(test, calls.entry_point)
     if test_format == "relabel" and expected_node is not None and not is_literal(expected_node):
         expected_node = None  # the reference's output takes its place
     if not isinstance(call_node, ast.Call):
         return EmittedTest(source=written, fault="parse")
     try:
         expected = literal(ast.literal_eval(expected_node)) if expected_node is not None else None
-        call = _read_call(call_node, problem)
-        if getattr(call_node.func, "id", None) != problem.entry_point or call.calls_itself:
+        call = calls.read(call_node)
+        if getattr(call_node.func, "id", None) != calls.entry_point or call.calls_itself:
             raise ValueError
         asserted = "" if wants_call else ast.unparse(ast.Assert(test))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return EmittedTest(source=written, fault="literal")
     source = f"assert {call.text} == {expected}" if expected is not None else asserted or call.text
-    return EmittedTest(source=source, call=call.text, expected=expected, fault=_fault(source, [call], limits))
+    fault, inputs = _fault(source, [call], limits), frozenset([call.key])
+    return EmittedTest(source=source, call=call.text, expected=expected, fault=fault, inputs=inputs)
 
 
-def _any_assert(test: ast.expr, written: str, problem: Problem, limits: InputLimits) -> EmittedTest:
+def _any_assert(test: ast.expr, written: str, reader: "_Calls", limits: InputLimits) -> EmittedTest:
     """Reads an assertion of any form. Its identity is its calls alone, since the rest of the assertion is no input."""
-    calls = calls_of(problem.entry_point, test)
+    calls = calls_of(reader.entry_point, test)
     try:
         source = ast.unparse(ast.Assert(test))
     except (ValueError, RecursionError):  # an integer too long to print, an expression too deep
@@ -128,11 +150,12 @@ def _any_assert(test: ast.expr, written: str, problem: Problem, limits: InputLim
     if not calls:  # the assertion would test something that only the reference has
         return EmittedTest(source=source, fault="contract")
     try:
-        read = [_read_call(call, problem) for call in calls]
+        read = [reader.read(call) for call in calls]
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return EmittedTest(source=source, fault="literal")
     called = ", ".join(sorted({call.text for call in read}))
-    return EmittedTest(source=source, call=called, fault=_fault(source, read, limits))
+    inputs = frozenset(call.key for call in read)
+    return EmittedTest(source=source, call=called, fault=_fault(source, read, limits), inputs=inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +164,8 @@ class _Call:
 
     text: str
     """Canonical source: arguments are positional if the signature allows it; keywords are in alphabetical order."""
+    key: str
+    """See EmittedTest.inputs."""
     values: list[object]
     """Values of the literals among the arguments, and among the arguments of calls in them."""
     fits: bool
@@ -149,40 +174,108 @@ class _Call:
     """Whether an argument is a call of the function, as in `f(f(1))`."""
 
 
-def _read_call(call: ast.Call, problem: Problem) -> _Call:
-    """Reads a call of the function under test.
+class _Calls:
+    """Reads calls of the function under test."""
 
-    Raises ValueError, or what ast.literal_eval raises, if an argument is neither a literal nor a call of the function.
-    """
-    positional, named = list(call.args), {str(keyword.arg): keyword.value for keyword in call.keywords}
-    if "None" in named:  # `**options`
-        raise ValueError
-    fits, parameters = True, dict[int, inspect.Parameter]()
-    if (function := parse_signature(problem.function_signature)) is not None:
+    def __init__(self, problem: Problem) -> None:
+        self.entry_point = problem.entry_point
+        function = parse_signature(problem.function_signature)
+        self._signature = _signature(function) if function is not None else None
+        self._known: dict[str, list[object]] = {}
+        """For each parameter without annotation, its values in the problem's own tests."""
+        open_names = {
+            name
+            for name, parameter in (self._signature.parameters.items() if self._signature else ())
+            if parameter.annotation is None
+        }
+        for test in problem.baseline_asserts[:_MOST_EXAMPLES] if open_names else ():
+            for call in literal_calls(test, self.entry_point):
+                with suppress(ValueError, TypeError):
+                    for name, node in self._bound(call).arguments.items():
+                        if name in open_names and isinstance(node, ast.expr):
+                            self._known.setdefault(name, []).append(ast.literal_eval(node))
+
+    def read(self, call: ast.Call) -> _Call:
+        """Reads a call of the function.
+
+        Raises ValueError, or what ast.literal_eval raises, if an argument is neither a literal nor a call of the function.
+        """
+        positional, named = list(call.args), {str(keyword.arg): keyword.value for keyword in call.keywords}
+        fits, parameters = True, dict[int, inspect.Parameter]()
         try:
-            bound = _signature(function).bind(*positional, **named)
+            bound = self._bound(call)
         except TypeError:
-            fits = False
+            fits = self._signature is None
         else:
             positional, named = list(bound.args), bound.kwargs
             of_name = bound.signature.parameters
             parameters = {id(node): of_name[name] for name, node in bound.arguments.items()}
-    texts: list[str] = []
-    values: list[object] = []
-    calls_itself = False
-    for prefix, node in [*(("", node) for node in positional), *((f"{n}=", named[n]) for n in sorted(named))]:
-        if isinstance(node, ast.Call) and calls_of(problem.entry_point, node) == [node]:
-            inner = _read_call(node, problem)
-            calls_itself, fits = True, fits and inner.fits
-            texts.append(prefix + inner.text)
-            values += inner.values
-            continue
-        value = ast.literal_eval(node)
-        parameter = parameters.get(id(node))
-        fits = fits and (parameter is None or _takes(parameter, value))
-        texts.append(prefix + literal(value))
-        values.append(value)
-    return _Call(f"{problem.entry_point}({', '.join(texts)})", values, fits, calls_itself)
+        texts: list[str] = []
+        keys: list[str] = []
+        values: list[object] = []
+        calls_itself = False
+        nodes = [*(("", node) for node in positional), *((f"{n}=", named[n]) for n in sorted(named))]
+        for prefix, node in nodes:
+            parameter = parameters.get(id(node))
+            name = f"{parameter.name}=" if parameter is not None else prefix
+            if isinstance(node, ast.Call) and calls_of(self.entry_point, node) == [node]:
+                inner = self.read(node)
+                calls_itself, fits = True, fits and inner.fits
+                texts.append(prefix + inner.text)
+                keys.append(name + inner.key)
+                values += inner.values
+                continue
+            if not is_literal(node):
+                raise ValueError
+            value = ast.literal_eval(node)
+            fits = fits and (parameter is None or self._takes(parameter, value))
+            texts.append(prefix + literal(value))
+            if parameter is None or _key(value) != _key_of_default(parameter):
+                keys.append(name + _key(value))
+            values.append(value)
+        text, key = (f"{self.entry_point}({', '.join(parts)})" for parts in (texts, keys))
+        return _Call(text, key, values, fits, calls_itself)
+
+    def _bound(self, call: ast.Call) -> inspect.BoundArguments:
+        """Returns the call's arguments, nodes of the syntax tree, by parameter. Raises ValueError for `f(**options)`, TypeError
+        if the arguments do not fit the signature, or there is none."""
+        named = {str(keyword.arg): keyword.value for keyword in call.keywords}
+        if "None" in named:
+            raise ValueError
+        if self._signature is None:
+            raise TypeError
+        return self._signature.bind(*call.args, **named)
+
+    def _takes(self, parameter: inspect.Parameter, value: object) -> bool:
+        default = parameter.default
+        if value is None and isinstance(default, ast.Constant) and default.value is None:
+            return True
+        known = self._known.get(parameter.name)
+        return _is_like(value, known) if known else _matches(value, parameter.annotation)
+
+
+def _key(value: object) -> str:
+    """Returns the source of a value, the same for all values that are equal."""
+
+    def merged(part: object) -> object:
+        match part:
+            case bool():
+                return int(part)
+            case float() if part.is_integer():
+                return int(part)
+            case list() | tuple() | set():
+                return type(part)(map(merged, part))
+            case dict():
+                return {merged(name): merged(item) for name, item in part.items()}
+        return part
+
+    return literal(merged(value))
+
+
+def _key_of_default(parameter: inspect.Parameter) -> str | None:
+    default = parameter.default
+    is_known = isinstance(default, ast.expr) and is_literal(default)
+    return _key(ast.literal_eval(default)) if is_known else None
 
 
 def _signature(function: ast.FunctionDef | ast.AsyncFunctionDef) -> inspect.Signature:
@@ -229,21 +322,53 @@ def _small_enough(value: object, limits: InputLimits) -> bool:
     return True
 
 
+_PLAIN_NAMES = {"List": "list", "Dict": "dict", "Tuple": "tuple", "Set": "set"}
 _BUILTIN_TYPES = {"int": int, "str": str, "float": (int, float), "bool": bool, "list": list, "dict": dict,
                   "tuple": tuple, "set": set, "bytes": bytes}  # fmt: skip
-
-
-def _takes(parameter: inspect.Parameter, value: object) -> bool:
-    may_be_none = isinstance(parameter.default, ast.Constant) and parameter.default.value is None
-    return (value is None and may_be_none) or _matches(value, parameter.annotation)
 
 
 def _matches(value: object, annotation: ast.expr | None) -> bool:
     """Returns whether the value fits the annotation. Any value fits an annotation that is not known here."""
     match annotation:
-        case ast.Name(id=name) if name in _BUILTIN_TYPES:
+        case ast.Constant(value=None):
+            return value is None
+        case ast.Name(id=name) if (of_name := _BUILTIN_TYPES.get(_PLAIN_NAMES.get(name, name))) is not None:
             exact_int = name != "int" or not isinstance(value, bool)
-            return isinstance(value, _BUILTIN_TYPES[name]) and exact_int
-        case ast.Subscript(value=ast.Name(id=("list" | "List" | "set")), slice=item):
-            return isinstance(value, list | set) and all(_matches(v, item) for v in value)
+            return isinstance(value, of_name) and exact_int
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _matches(value, left) or _matches(value, right)
+        case ast.Subscript(value=ast.Name(id=name), slice=inside):
+            parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
+            match _PLAIN_NAMES.get(name, name), value, parts:
+                case "Optional", _, _:
+                    return value is None or _matches(value, inside)
+                case "Union", _, _:
+                    return any(_matches(value, part) for part in parts)
+                case ("list", list(), [part]) | ("set", set(), [part]):
+                    return all(_matches(item, part) for item in value)
+                case "dict", dict(), [of_names, of_items]:
+                    return all(_matches(n, of_names) and _matches(i, of_items) for n, i in value.items())
+                case "tuple", tuple(), [part, ast.Constant(value=end)] if end is ...:
+                    return all(_matches(item, part) for item in value)
+                case "tuple", tuple(), _:
+                    return len(value) == len(parts) and all(map(_matches, value, parts))
+                case "list" | "set" | "dict" | "tuple", _, _:
+                    return False
     return True
+
+
+def _is_like(value: object, known: Sequence[object]) -> bool:
+    """Returns whether the value has the type of a known value, and its items that of known items, if there are any. Of
+    numbers, int and float count as one type."""
+    alike = [other for other in known if _type(other) is _type(value)]
+    if not alike or not isinstance(value, list | tuple | set | dict):
+        return bool(alike)
+    if isinstance(value, dict):
+        names, items = ([part for one in alike for part in getattr(one, way)()] for way in ("keys", "values"))
+        return not names or all(_is_like(n, names) and _is_like(i, items) for n, i in value.items())
+    items = [item for one in alike for item in one]  # type: ignore[attr-defined]
+    return not items or all(_is_like(item, items) for item in value)
+
+
+def _type(value: object) -> type:
+    return int if type(value) is float else type(value)

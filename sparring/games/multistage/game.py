@@ -364,7 +364,7 @@ def _became(
         status, error, kills = "valid", "", ()
         if test.fault:
             status = test.fault
-        elif test.identity in seen:
+        elif not seen.isdisjoint(test.inputs):
             status = "duplicate"
         elif test.identity in judged.rejected:
             status, error = judged.rejected[test.identity]
@@ -372,6 +372,6 @@ def _became(
             kills = tuple(attempt for attempt, result in met.items() if result[source] is False)
             status = "repeat" if source in repeats else "silent" if source in silent else "valid"
             error = f"written as {test.source}" if source in judged.wrong_outputs else ""
-        seen |= set() if test.fault else {test.identity}
+        seen |= set() if test.fault else test.inputs
         outcomes.append(Outcome(test=source, status=status, error=error, kills=kills))
     return tuple(outcomes)

@@ -23,6 +23,8 @@ MOST_TESTS = 256
 """Maximum number of tests that are read from an answer."""
 _MOST_STATEMENTS = 1_000
 """Maximum number of statements that are read, including those of unrolled loops. It bounds the work for any answer."""
+_CHARS_OF_STATEMENT = 200
+"""A longer statement counts as several."""
 _MOST_CHARS, _MOST_NAMES = 400, 20
 """Maximum length of a value that replaces a name, and maximum number of names that are replaced in one statement."""
 _CUT_OFF = 8
@@ -82,12 +84,13 @@ def split_assertion(test: ast.expr, entry_point: str) -> tuple[ast.expr | None, 
 
 
 def is_equation(test: ast.expr, entry_point: str) -> bool:
-    """Returns whether an assertion has the form `call == expression`. If it calls the function, the left side must be the
+    """Returns whether an assertion has the form `call == literal`. If it calls the function, the left side must be the
     only such call."""
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.left, ast.Call)
         and [*map(type, test.ops)] == [ast.Eq]
+        and is_literal(test.comparators[0])
         and [node for node in ast.walk(test) if _is_call(node, entry_point)] in ([], [test.left])
     )
 
@@ -159,7 +162,8 @@ class _Reader:
         """
         self._defined |= {s.name for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)}
         for statement in body:
-            self._left -= 1
+            lines = self._lines[statement.lineno - 1 : statement.end_lineno]
+            self._left -= 1 + sum(map(len, lines)) // _CHARS_OF_STATEMENT
             if self._left < 0 or self._tests_left <= 0:
                 return
             try:
@@ -394,28 +398,36 @@ _COMPARISONS: dict[str, type[ast.cmpop]] = {
 }  # fmt: skip
 
 
+_OF_UNITTEST = ("first", "second", "a", "b", "expr1", "expr2", "expr", "obj", "member", "container", "places")
+"""Names of the arguments of unittest's methods, in their order."""
+
+
 def _unittest_assertion(value: ast.expr) -> ast.expr | None:
     """Returns what a call of a unittest method asserts, as an expression; None if it is no such call."""
     match value:
-        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[one, *rest]):
-            if name in _COMPARISONS and rest:
-                return ast.Compare(one, [_COMPARISONS[name]()], [rest[0]])
-            if name == "assertAlmostEqual" and rest:
-                return ast.Compare(
-                    ast.Call(
-                        ast.Name("round", ast.Load()),
-                        [ast.BinOp(one, ast.Sub(), rest[0]), ast.Constant(7)],
-                        [],
-                    ),
-                    [ast.Eq()],
-                    [ast.Constant(0)],
-                )
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=args, keywords=keywords):
+            named = {str(keyword.arg): keyword.value for keyword in keywords}
+            one, two, places = [*args, *(named[n] for n in _OF_UNITTEST if n in named), None, None, None][:3]
+            if one is None:
+                return None
+            if name in _COMPARISONS and two is not None:
+                return ast.Compare(one, [_COMPARISONS[name]()], [two])
+            if name == "assertAlmostEqual" and two is not None:
+                difference = ast.BinOp(one, ast.Sub(), two)
+                if (delta := named.get("delta")) is not None:
+                    return ast.Compare(_called("abs", difference), [ast.LtE()], [delta])
+                rounded = _called("round", difference, places or ast.Constant(7))
+                return ast.Compare(rounded, [ast.Eq()], [ast.Constant(0)])
             if name in ("assertTrue", "assertFalse"):
                 return one if name == "assertTrue" else ast.UnaryOp(ast.Not(), one)
             if name in ("assertIsNone", "assertIsNotNone"):
                 op = ast.Is() if name == "assertIsNone" else ast.IsNot()
                 return ast.Compare(one, [op], [ast.Constant(None)])
     return None
+
+
+def _called(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), [*arguments], [])
 
 
 _GOES_ON = ("else", "elif", "except", "finally", ")", "]", "}", "'''", '"""')

@@ -2,12 +2,14 @@
 
 A test is valid if it is well formed, repeats no other test of its suite and none that the prompt shows, is data (`Verdict.isolation`: a test that is code
 could remember its runs, or judge a program by its text), and passes on the reference solution twice, with equal outcomes.
-In the second run, the reference's other names are hidden, since a test may only use the entry point. A valid test kills
-a program that fails it: `rewards.outcome`.
+In the second run, the tests are in reversed order, and the reference's other names are hidden, since a test may only use the
+entry point. If tests are assertions of any form (test_format "strict"), a program that returns nonsense must not pass. A valid
+test kills a program that fails it: `rewards.outcome`.
 """
 
 import ast
 import asyncio
+import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,18 +18,27 @@ from sparring.core.problem import Problem
 from sparring.core.verdict import ReferenceTest, Verdict, known_by
 from sparring.games.judging import judged
 from sparring.games.multistage import messages
-from sparring.games.multistage.emitted import EmittedTest, parse_suite, shown_calls
+from sparring.games.multistage.emitted import EmittedTest, distinct, parse_suite, shown_calls
 from sparring.games.multistage.rewards import RewardRules, needed_cpu_ms, outcome, validity
 from sparring.games.multistage.rules import MultistageRules
 from sparring.games.suite_scores import SuiteRecord
 
 _ALONE = """\
+import random as _names
+_names.seed(1)
 _names = {{"__name__": "program"}}
 exec(compile({source!r}, "program.py", "exec"), _names)
 {name} = _names[{name!r}]
 del _names
 """
-"""Source of a program that hides all names of a reference but its entry point."""
+"""Source of a program that hides all names of a reference but its entry point, and draws other random numbers."""
+_NONSENSE = """\
+def {name}(*args, **options):
+    return "\\0" * 997
+"""
+"""Source of a program that is wrong for every problem. An assertion that it passes says next to nothing of the function."""
+_TOLERANCE = 1e-6
+"""Absolute and relative difference of two floats that count as equal: programs may add in another order."""
 
 
 @dataclass(slots=True)
@@ -150,49 +161,63 @@ class Suites:
         every = read_suite(text, self._problem, self._rules, self._shown)
         emitted = every[: self._rules.max_tests]
         runnable = [test for test in emitted if not test.fault]
-        distinct = list({test.identity: test for test in reversed(runnable)}.values())[::-1]
+        kept = distinct(runnable)
         return SuiteResult(
             emitted=emitted,
-            distinct=distinct,
-            duplicates=len(runnable) - len(distinct),
+            distinct=kept,
+            duplicates=len(runnable) - len(kept),
             surplus=len(every) - len(emitted),
         )
 
     async def _confirm(self, suites: Sequence[SuiteResult]) -> bool:
-        """Runs the suites' tests on the reference, twice. Returns False if the sandbox failed."""
+        """Runs the suites' tests on the reference, twice, and assertions on nonsense. Returns False if the sandbox failed."""
         asks = list(
             dict.fromkeys(t.source if self._strict else t.call for suite in suites for t in suite.distinct)
         )
+        name = self._problem.entry_point
         reference = self._problem.in_harness(self._problem.reference_solution)
-        programs = (reference, _ALONE.format(source=reference, name=self._problem.entry_point))
-        tests = [ReferenceTest(ask, self._problem.entry_point) for ask in asks]
-        runs = await asyncio.gather(
+        tests = [ReferenceTest(ask, name) for ask in asks]
+        found = await asyncio.gather(
+            judged(self._sandbox.judge(reference, tests, limits=self._limits)),
+            judged(
+                self._sandbox.judge(
+                    _ALONE.format(source=reference, name=name), tests[::-1], limits=self._limits, run=1
+                )
+            ),
             *(
-                judged(self._sandbox.judge(program, tests, limits=self._limits, run=run))
-                for run, program in enumerate(programs)
-            )
+                [judged(self._sandbox.judge(_NONSENSE.format(name=name), asks, limits=self._limits))]
+                if self._strict
+                else []
+            ),
         )
-        if runs[0] is None or runs[1] is None:
+        if found[0] is None or found[1] is None or found[-1] is None:
             return False
-        verdicts = dict(zip(asks, zip(*runs, strict=True), strict=True))
+        runs = dict(zip(asks, zip(found[0], found[1][::-1], strict=True), strict=True))
+        weak = {ask for ask, verdict in zip(asks, found[-1], strict=True) if verdict.passed and self._strict}
         for suite in suites:
             for test in suite.distinct:
-                self._enter(suite, test, verdicts[test.source if self._strict else test.call])
+                ask = test.source if self._strict else test.call
+                self._enter(suite, test, runs[ask], is_weak=ask in weak)
         return True
 
-    def _enter(self, suite: SuiteResult, test: EmittedTest, runs: tuple[Verdict, Verdict]) -> None:
+    def _enter(
+        self, suite: SuiteResult, test: EmittedTest, runs: tuple[Verdict, Verdict], *, is_weak: bool
+    ) -> None:
         first, second = runs
         confirmed = first.passed and second.passed and first.value == second.value
         separate = first.isolation == second.isolation == "separate"
         if not (confirmed and separate and (self._strict or _is_literal(first.value))):
             suite.rejected[test.identity] = _refusal(first, second)
             return
-        source = test.source if self._strict else f"assert {test.call} == {first.value}"
+        if is_weak:
+            suite.rejected[test.identity] = ("weak", "a program that returns nonsense passes")
+            return
+        source = test.source if self._strict else _equation(test.call, first.value or "")
         source = known_by(ReferenceTest(source, self._problem.entry_point), runs)
         suite.sources[test.identity] = source
         is_stated = test.expected is not None
         if self._rules.test_format == "relabel" and not (
-            is_stated and _same_literal(test.expected, first.value)
+            is_stated and _same_literal(test.expected, first.value, _TOLERANCE)
         ):
             suite.wrong_outputs.add(source)
         suite.valid[source] = needed_cpu_ms(runs)
@@ -242,13 +267,25 @@ def _refusal(first: Verdict, second: Verdict) -> tuple[str, str]:
     return "rejected", f"the reference: {first.status}{': ' if first.error else ''}{first.error}"
 
 
-def _same_literal(one: str | None, other: str | None) -> bool:
-    return bool(ast.literal_eval(one or "") == ast.literal_eval(other or ""))
+def _equation(call: str, value: str) -> str:
+    """Returns the test that a call returns a value. Floats need not be equal to the last digit."""
+    number = ast.literal_eval(value)
+    if not isinstance(number, float):
+        return f"assert {call} == {value}"
+    return f"assert abs({call} - {value}) <= {_TOLERANCE * max(1.0, abs(number))!r}"
+
+
+def _same_literal(one: str | None, other: str | None, tolerance: float = 0.0) -> bool:
+    """Returns whether both are literals of equal value; tolerance: of two floats."""
+    try:
+        values = ast.literal_eval(one or ""), ast.literal_eval(other or "")
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False
+    if tolerance and isinstance(values[1], float) and isinstance(values[0], int | float):
+        return math.isclose(*values, rel_tol=tolerance, abs_tol=tolerance)
+    return bool(values[0] == values[1])
 
 
 def _is_literal(value: str | None) -> bool:
     """Returns whether a value can be written as the expected value of a test, and equals itself (nan does not)."""
-    try:
-        return _same_literal(value, value)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return False
+    return _same_literal(value, value)

@@ -52,7 +52,7 @@ class OutputPredictionGame:
             for i, program in enumerate(memory)
         ]
         asked = [*programs, *earlier]
-        outputs = await asyncio.gather(*(self._output(p, sandbox) for p in asked))
+        outputs = await asyncio.gather(*(self._output(p, players[OPPONENT], sandbox) for p in asked))
         predictions = await asyncio.gather(
             *(
                 self._predict(players[OPPONENT], program, output)
@@ -77,7 +77,7 @@ class OutputPredictionGame:
             return len(style.say((), self.topic(problem))) + max_tokens
         return len(style.say((), self.question("x"))) + self.rules.max_program_chars + max_tokens
 
-    async def _output(self, program: Trajectory, sandbox: Sandbox) -> str | None:
+    async def _output(self, program: Trajectory, opponent: Player, sandbox: Sandbox) -> str | None:
         """Returns the line that the program prints; None if there is nothing to predict. In that case, this method sets
         the author's reward, unless the sandbox failed: the author then has no reward."""
         broken = foul(program.artifact, self.rules)
@@ -99,6 +99,7 @@ class OutputPredictionGame:
                 not output.strip()
                 or len(output) > self.rules.max_output_chars
                 or len(output.splitlines()) > 1
+                or not _can_be_predicted(program.artifact, output, opponent)
             ):
                 broken = "output"
             else:
@@ -117,7 +118,7 @@ class OutputPredictionGame:
         )
         made = []
         for i, turn in enumerate(turns):
-            right = last_block(turn.text).strip() == output.strip()  # a chat model may answer in a code block
+            right = _answer(turn.text) == output.strip()
             made.append(
                 Trajectory(
                     player=OPPONENT,
@@ -142,3 +143,21 @@ class OutputPredictionGame:
         program.reward = sum(1.0 if m else -1.0 for m in missed) / len(missed)
         program.components["stumped"] = sum(missed) / len(missed)
         return made
+
+
+def _answer(text: str) -> str:
+    """Returns the line that an opponent predicts. A chat model may answer in a code block."""
+    return last_block(text).strip()
+
+
+def _can_be_predicted(program: str, output: str, opponent: Player) -> bool:
+    """Returns whether the opponent can read the program in its prompt and answer with its output. It cannot if the output is
+    longer than an answer may be, or a fence or a thinking tag, or if a text contains special tokens of its model."""
+    style = opponent.format
+    answer = style.completion(output)
+    read = style.text(style.completion(program))
+    return (
+        len(answer) <= opponent.max_tokens + 1  # with the end
+        and _answer(style.text(answer)) == output.strip()
+        and read.split() == program.split()
+    )

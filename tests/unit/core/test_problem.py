@@ -40,8 +40,9 @@ def test_evaluation_uses_hidden_tests_where_there_are_any():
 
 def test_a_preamble_stands_before_the_program_and_behind_what_python_wants_first():
     with_helper = problem(preamble="import math\n\ndef twice(n): return n * 2\n")
-    program = "from __future__ import annotations\ndef f(n: Unknown): return math.floor(twice(n))"
-    names: dict = {}
-    exec(compile(with_helper.in_harness(program), "program", "exec", dont_inherit=True), names)
-    assert names["f"](2) == 4
+    for imports in ("from __future__ import annotations", "from __future__ import (\n    annotations,\n)"):
+        program = f"{imports}\ndef f(n: Unknown): return math.floor(twice(n))"
+        names: dict = {}
+        exec(compile(with_helper.in_harness(program), "program", "exec", dont_inherit=True), names)
+        assert names["f"](2) == 4
     assert problem().in_harness(program) == program

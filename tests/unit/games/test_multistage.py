@@ -154,6 +154,55 @@ def test_two_outputs_for_one_input_are_duplicates_even_if_the_first_is_wrong(tab
     assert (parts["valid"], parts["duplicates"], parts["fault_rejected"]) == (0, 1, 1)
 
 
+def test_an_input_counts_once_whatever_it_is_asserted_with(table):
+    suite = "\n".join(f"assert f(3) == 6 and f({n}) == {2 * n}" for n in (1, 2, 4))
+    episode = table.play([WRONG_AT_3], [suite])
+    parts = components(episode)
+    assert (parts["valid"], parts["duplicates"]) == (1, 2)
+    (found,) = episode.judged("discriminator")
+    assert [o.status for o in found.outcomes] == ["valid", "duplicate", "duplicate"]
+
+
+def test_an_assertion_that_nonsense_passes_is_invalid(table):
+    suite = "assert f(1) == f(1)\nassert f(2) or True\nassert f(3) is not None\nassert f(5) == 10\nassert f(6) > 11"
+    episode = table.play([RIGHT], [suite])
+    (found,) = episode.judged("discriminator")
+    assert [o.status for o in found.outcomes] == ["weak", "weak", "weak", "valid", "valid"]
+
+
+@pytest.mark.parametrize("value", ["...", "[1, ...]", "1e999", "-1e999", "{'a': 1e999}"])
+@pytest.mark.parametrize("test_format", ["relabel", "strict"])
+def test_an_expected_value_that_cannot_be_written_down_is_a_wrong_one(table, value, test_format):
+    parts = components(
+        table.play([RIGHT], [f"assert f(1) == {value}\nassert f(2) == 4"], test_format=test_format)
+    )
+    assert parts["valid"] == (2 if test_format == "relabel" else 1)
+
+
+def test_floats_need_not_be_equal_to_the_last_digit(table):
+    table.problem = replace(table.problem, reference_solution="def f(n): return n * 0.1 * 3")
+    in_another_order, wrong = "def f(n): return n * 0.3", "def f(n): return n * 0.31"
+    episode = table.play(
+        [in_another_order, wrong], ["assert f(1) == 0.3\nassert f(2) == 7"], test_format="relabel"
+    )
+    parts = components(episode)
+    assert (parts["valid"], parts["wrong_outputs"]) == (2, 1)
+    assert rewards(episode, "generator") == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "import random\ndef f(n): return random.randrange(10 ** 9)",
+        "from random import random\ndef f(n): return [n, random()]",
+        "def f(n, seen=[]):\n    seen.append(n)\n    return len(seen)",
+    ],
+)
+def test_a_reference_that_depends_on_chance_or_on_earlier_calls_confirms_nothing(table, sandbox, reference):
+    table.problem, table.sandbox = replace(table.problem, reference_solution=reference), sandbox
+    assert components(table.play([], ["f(1)\nf(2)"], test_format="input_only"))["valid"] == 0
+
+
 def test_a_test_that_two_runs_of_the_reference_disagree_on_is_invalid(table):
     table.sandbox.flaky = {"assert f(1) == 2"}
     parts = components(table.play([RIGHT], ["assert f(1) == 2\nassert f(3) == 6"]))

@@ -228,6 +228,33 @@ def test_what_just_fits_is_put_to_the_opponent(sandbox):
     assert [t.reward for t in by_player(episode, "opponent")] == [1.0] * 4
 
 
+class _WithEnd(Letters):
+    """A format of a model that has a special token, <end>."""
+
+    def text(self, completion_tokens, begins=""):
+        return super().text(completion_tokens, begins).replace("<end>", "")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "print('```')",
+        "print('```x```')",
+        "print('<think>')",
+        "print('a<think>b</think>c')",
+        "print('a<end>')",
+        "print('a<en' + 'd>')",
+        "print(len('<end>'))",
+        "print('x' * 21)",
+    ],
+)
+def test_what_no_answer_can_be_is_a_foul(sandbox, program):
+    opponent = player("opponent", lambda prompt, sampling: "x", format=_WithEnd(), max_tokens=20)
+    episode = play(game(), TOPIC, [reader("author", [f"```python\n{program}\n```"]), opponent], sandbox)
+    (author,) = episode.trajectories
+    assert author.reward == -1.0 and author.components["foul_output"] == 1.0
+
+
 # ---------------------------------------------------------------------- the sandbox, the seats, the length
 @pytest.mark.parametrize("programs", [{"print(1)"}, {_OTHER_HEAP + "print(1)"}])
 def test_a_sandbox_that_breaks_in_either_run_gives_nobody_a_reward(sandbox, programs):
