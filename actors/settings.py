@@ -54,7 +54,7 @@ class CommonEngineSettings(Settings):
     probe_tolerance: float | None = Field(default=None, gt=0)
     """Maximum difference between engine and learner in the probe's log-probabilities after a weight sync (float32 gives about
     1e-6; 1e-3 on a GPU, since vLLM's attention multiplies in tf32; bfloat16 up to 1e-1). Default: 1e-3, on a GPU 5e-3, with
-    dtype bfloat16 0.5, with float16 0.1."""
+    dtype bfloat16 0.5, with float16 0.1; 0.5 if the learner's own weights are rounded (LoRA in bf16 or quantised, fsdp in bf16)."""
     sleep: bool | None = None
     """Give the engine's GPU memory back while a learner updates (device cuda): weights move to host memory, cached keys and
     values are dropped. Default: if the engine shares a GPU with learners and does not fit beside them."""

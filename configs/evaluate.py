@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from configs.options import COUNTS, OPTIONS, ModelOptions, Stages
+from configs.options import COUNTS, OPTIONS, ModelOptions, Stages, check_writable
 from configs.sections import EMBEDDED
 
 ARMS = ("none", *COUNTS[:-1], "all")
@@ -95,6 +95,6 @@ class EvaluateOptions(ModelOptions):
             self.refuse_changed(("stages",), "with --ablate")
         if self.answer_format and (self.stages or "none") != "none":
             self.refuse_changed(("answer_format",), "with --stages")
-        if self.json_file is not None and not self.json_file.resolve().parent.is_dir():
-            raise ValueError(f"--json {self.json_file}: its directory does not exist; make it first")
+        if self.json_file is not None:
+            check_writable(self.json_file, "--json")
         return self

@@ -3,7 +3,9 @@ line."""
 
 import argparse
 import difflib
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
@@ -139,3 +141,13 @@ def similar(parser: argparse.ArgumentParser, message: str) -> str:
 
 def _refuse(message: str) -> NoReturn:
     raise SparringError(message)
+
+
+def check_writable(file: Path, option: str) -> None:
+    """Raises ValueError if a result could not be written to the file."""
+    if not file.resolve().parent.is_dir():
+        raise ValueError(f"{option} {file}: its directory does not exist; make it first")
+    if file.is_dir():
+        raise ValueError(f"{option} {file}: is a directory; give a file in it")
+    if not os.access(file.resolve().parent, os.W_OK):
+        raise ValueError(f"{option} {file}: its directory is not writable; give another one")

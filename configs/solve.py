@@ -7,7 +7,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from configs.options import OPTIONS, ModelOptions, Stages
+from configs.options import OPTIONS, ModelOptions, Stages, check_writable
+from sparring.core.source import unchecked
 
 _OF_BATCH = ("problems_file", "format", "split", "fields", "problems", "exact_outputs")
 _OF_ONE = ("problem", "problem_file", "signature", "tests")
@@ -72,11 +73,13 @@ class SolveOptions(ModelOptions):
     @classmethod
     def _tests_parse(cls, tests: str) -> str:
         try:
-            statements = ast.parse(tests).body
+            tree = ast.parse(tests)
         except (SyntaxError, ValueError) as error:
             raise ValueError(f"not valid Python ({error}); separate tests by semicolons") from None
-        if tests and not statements:
+        if tests and not tree.body:
             raise ValueError("holds no statement; give tests such as 'assert add(2, 3) == 5'")
+        if (loose := unchecked(tree)) is not None:
+            raise ValueError(f"{loose!r:.80} checks nothing; give 'assert {loose:.80}'")
         return tests
 
     @model_validator(mode="after")
@@ -112,8 +115,8 @@ class SolveOptions(ModelOptions):
             self.refuse_changed(("top_p", "top_k"), "with --temperature 0")
         if self.answer_format and (self.stages or "none") != "none":
             self.refuse_changed(("answer_format",), "with --stages")
-        if self.output is not None and not self.output.resolve().parent.is_dir():
-            raise ValueError(f"--output {self.output}: its directory does not exist; make it first")
+        if self.output is not None:
+            check_writable(self.output, "--output")
         return self
 
     @property

@@ -135,7 +135,10 @@ class CheckpointStore:
     def newest_with(self, policy: str, version: int) -> Path | None:
         """Returns the latest checkpoint whose weights of the policy have this version or an older one, or None."""
         for checkpoint in reversed(self._complete()):
-            state = json.loads((checkpoint / RUN_STATE).read_text("utf-8"))
+            try:
+                state = json.loads((checkpoint / RUN_STATE).read_text("utf-8"))
+            except FileNotFoundError:  # it was removed meanwhile, since it is old
+                continue
             if state["versions"][policy] <= version:
                 return checkpoint
         return None

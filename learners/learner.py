@@ -20,7 +20,7 @@ from learners.losses import kl
 from learners.memory import DeviceMemory, OutOfMemory
 from learners.models import load_model
 from learners.objective import Objective, Size
-from learners.packing import MicroBatch, pack, plan
+from learners.packing import COPIED, MicroBatch, pack, plan
 from learners.parallel import WorkerGroup, whole
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings
 from learners.targets import Targets, needs_first_pass, over_the_batch, targets_of, whiten
@@ -157,7 +157,8 @@ class Learner:
 
         def own() -> tuple[dict[int, Targets], torch.Tensor]:
             targets, differences = {}, [torch.zeros(1)]
-            for micro, counts in self._own_micro_batches(batch, usable):
+            for chunk, counts in self._own_micro_batches(batch, usable):
+                micro = pack(batch.samples, chunk, self.device)
                 of_micro, difference_P = self._first_pass(batch, micro)
                 if counts:
                     targets |= of_micro
@@ -262,10 +263,14 @@ class Learner:
         for optimizer in filter(None, (self.optimizer, self.critic_optimizer)):
             optimizer.zero_grad(set_to_none=True)
         differences = [torch.zeros(1)]
-        for position, (micro, counts) in enumerate(self._own_micro_batches(batch, chosen)):
-            # If KL is not in the loss, it is only logged, for the first micro-batch of each minibatch.
+        micros = self._own_micro_batches(batch, chosen)
+        # If KL is not in the loss, it is only logged, of a part of one micro-batch, drawn for each minibatch.
+        rng = random.Random(f"{batch.seed} {self.updates}")
+        watched = rng.randrange(max(1, len(micros)))
+        for position, (chunk, counts) in enumerate(micros):
+            micro = pack(batch.samples, chunk, self.device)
             with self._autocast():
-                part = objective.part(micro, measure_kl=position == 0)
+                part = objective.part(micro, watch=rng if position == watched else None)
             self.scaler.scale(part.loss * (self._loss_scale() if counts else 0)).backward()
             if counts:
                 sums["loss"] += part.loss.item()
@@ -274,19 +279,21 @@ class Learner:
                 differences.append(part.mismatches_P.cpu())
         return sums, torch.cat(differences[1:] or differences)
 
-    def _own_micro_batches(self, batch: Batch, chosen: Sequence[int]):
-        """Yields (micro-batch, whether it counts) for this worker. Under FSDP all workers must have equally many
+    def _own_micro_batches(self, batch: Batch, chosen: Sequence[int]) -> list[tuple[list[int], bool]]:
+        """Returns (samples of a micro-batch, whether it counts) for this worker. Under FSDP all workers must have equally many
         micro-batches, because they wait for each other: a worker with fewer adds one that does not count."""
         # samples with the same beginning follow one another, so that it is computed once
         chosen = sorted(chosen, key=lambda i: tuple(batch.samples[i].tokens))
-        chunks = plan(batch.samples, chosen, self.microbatch_tokens, self.world.size)
+        capped = getattr(self.policy.model.config.get_text_config(), "attn_logit_softcapping", None)
+        # capped attention keeps its scores, of shared tokens, too
+        copied = COPIED if capped is None else 1.0
+        chunks = plan(batch.samples, chosen, self.microbatch_tokens, self.world.size, copied)
         mine = [(chunk, True) for chunk in chunks[self.world.rank :: self.world.size]]
         if self.settings.sharding == "fsdp":
             most = -(-len(chunks) // self.world.size)
             mine += [(chunks[0], False)] * (most - len(mine))
         shortest = min(chosen, key=lambda i: len(batch.samples[i].tokens))
-        for chunk, counts in [([shortest], False)] * len(mine) if self.memory.aside else mine:
-            yield pack(batch.samples, chunk, self.device), counts
+        return [([shortest], False)] * len(mine) if self.memory.aside else mine
 
     def _clip(self, parameters: Iterable[torch.nn.Parameter]) -> float:
         """Scales the gradient of one network down to norm gradient_clip and returns the norm before scaling. Policy and

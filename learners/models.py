@@ -24,6 +24,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu", **options: 
     """Loads a causal LM from a directory or a hub id, without dropout and in fp32: steps of an RL learning rate vanish
     in bfloat16's 8 bits. `options` are passed to from_pretrained. Raises OSError with transformers' own message if
     there is no such model."""
+    if "quantization_config" in options and torch.device(device).type == "cpu":
+        options |= {"device_map": {"": "cpu"}}  # else bitsandbytes takes a GPU if there is one
     model: Any = AutoModelForCausalLM.from_pretrained(
         path, **{"dtype": torch.float32, "attn_implementation": PACKED} | options
     )

@@ -1,5 +1,6 @@
 """The loss of one micro-batch, as its part of the minibatch's loss."""
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ import torch
 
 from learners.critic import Critic
 from learners.losses import importance_weights, kl, policy_loss, value_loss
-from learners.packing import MicroBatch, PackedRow
+from learners.packing import MicroBatch, PackedRow, row_of
 from learners.settings import LearnerSettings
 from learners.targets import Targets
 from learners.tuning import Tuning
@@ -49,11 +50,11 @@ class Objective:
     temperature: float
     size: Size
 
-    def part(self, micro: MicroBatch, *, measure_kl: bool) -> LossTerms:
+    def part(self, micro: MicroBatch, *, watch: random.Random | None = None) -> LossTerms:
         """Returns the contribution of a micro-batch.
 
         Args:
-            measure_kl: Whether the reference scores a share of the sequences even if the loss does not need KL.
+            watch: Draws the sequences that the reference scores even if the loss does not need KL. None: it scores none then.
         """
         settings = self.settings
         scores = self.policy.score(
@@ -70,10 +71,13 @@ class Objective:
         if settings.entropy_coefficient:
             per_token = per_token - settings.entropy_coefficient * entropy
         in_loss = settings.kl.kind == "loss"
-        if in_loss or (measure_kl and settings.kl.kind != "none"):
-            row, trained_N = (micro.row, micro.trained_N) if in_loss else _first_share(micro)
+        if in_loss or (watch is not None and settings.kl.kind != "none"):
+            row, trained_N, here = micro.row, micro.trained_N, logprobs
+            if not in_loss:
+                assert watch is not None
+                row, of_row_N = _share(micro, watch)
+                trained_N, here = micro.trained_N[of_row_N], logprobs[of_row_N[micro.trained_N]]
             reference = self.policy.score_reference(row, trained_N, self.temperature).logprobs_P
-            here = logprobs[: len(reference)]
             sums["kl_to_warm_start"] = kl(here.detach(), reference).sum().item()
             sums["kl_tokens"] = float(len(reference))
             if settings.kl.kind == "loss":
@@ -136,7 +140,11 @@ class Objective:
                 return 1.0 / (self.size.samples * self.settings.max_loss_tokens)
 
 
-def _first_share(micro: MicroBatch) -> tuple[PackedRow, torch.Tensor]:
-    """Returns a sixteenth of the row's sequences: enough to monitor KL, at 2% of an update's work."""
-    row = micro.row.first(-(-len(micro.row.lengths) // WATCHED))
-    return row, micro.trained_N[: len(row.tokens_N)]
+def _share(micro: MicroBatch, rng: random.Random) -> tuple[PackedRow, torch.Tensor]:
+    """Returns (a row of a sixteenth of the sequences, which of the micro-batch's tokens are in it): enough to monitor KL, at 2%
+    of an update's work. They are drawn, since sequences lie in the order of their tokens."""
+    count = len(micro.row.lengths)
+    drawn = sorted(rng.sample(range(count), -(-count // WATCHED)))
+    sequences = micro.row.tokens_N.split(micro.row.lengths)
+    row = row_of([sequences[i].tolist() for i in drawn], micro.row.tokens_N.device)
+    return row, torch.isin(micro.sequences_N, torch.tensor(drawn, device=micro.sequences_N.device))

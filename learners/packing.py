@@ -18,8 +18,9 @@ from sparring.core.batch import Sample
 
 LEAST_SHARED = 16
 """A common beginning of fewer tokens is computed again: copying its keys and values would take longer."""
-_COPIED = 1 / 8
-"""Memory of a token whose keys and values are copied, as a share of that of a token which is computed."""
+COPIED = 1 / 8
+"""Memory of a token whose keys and values are copied, as a share of that of a token which is computed: at most about this much
+of a layer's activations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,6 @@ class PackedRow:
     prefixes: list[int]
     """For each sequence, the number of its first tokens that are also those of its head, the last sequence before it that has 0
     here."""
-
-    def first(self, count: int) -> "PackedRow":
-        """Returns the row of the first `count` sequences."""
-        end = sum(self.lengths[:count])
-        return PackedRow(
-            self.tokens_N[:end], self.positions_N[:end], self.lengths[:count], self.prefixes[:count]
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,23 +112,29 @@ def _joined(
 
 
 def plan(
-    samples: Sequence[Sample], indices: Sequence[int], token_budget: int, ranks: int = 1
+    samples: Sequence[Sample],
+    indices: Sequence[int],
+    token_budget: int,
+    ranks: int = 1,
+    copied: float = COPIED,
 ) -> list[list[int]]:
     """Splits the indices, in order, into chunks that cost at most `token_budget` tokens each, or of one sample. If samples
     are sorted by their tokens, those with a common beginning are in one chunk or in neighbouring ones.
 
     There are as few chunks as the budget allows, rounded up to a multiple of `ranks`, and the most expensive one costs as little
     as it can, so that ranks which take chunks in turns have nearly equal work.
+
+    A token costs 1. One of a beginning that the chunk computes already costs `copied`.
     """
     tokens = [np.asarray(samples[i].tokens) for i in indices]
     longest = min(max(map(len, tokens), default=0), token_budget)
-    count = -(-len(_filled(tokens, token_budget)) // ranks) * ranks
+    count = -(-len(_filled(tokens, token_budget, copied)) // ranks) * ranks
     more = bisect_left(
         range(token_budget - longest),
         True,
-        key=lambda more: len(_filled(tokens, longest + more)) <= count,
+        key=lambda more: len(_filled(tokens, longest + more, copied)) <= count,
     )
-    sizes = _filled(tokens, longest + more)
+    sizes = _filled(tokens, longest + more, copied)
     while len(sizes) < min(count, len(tokens)):  # each rank gets a share
         at = max(range(len(sizes)), key=lambda n: sizes[n])
         sizes[at : at + 1] = [sizes[at] // 2, sizes[at] - sizes[at] // 2]
@@ -142,18 +142,14 @@ def plan(
     return [list(indices[start:end]) for start, end in pairwise(ends)]
 
 
-def _filled(sequences: Sequence[np.ndarray], budget: int) -> list[int]:
+def _filled(sequences: Sequence[np.ndarray], budget: int, copied: float) -> list[int]:
     """Returns the numbers of sequences of the chunks, each of which ends before the first sequence that would exceed the
-    budget. A chunk has at least one sequence.
-
-    A token costs 1. One of a beginning that the chunk computes already costs an eighth: it takes no more than copies of its
-    keys and values, which are at most an eighth of a layer's activations.
-    """
+    budget (see `plan`). A chunk has at least one sequence."""
     sizes: list[int] = []
     head, room = np.empty(0), 0.0
     for tokens in sequences:
         shared = _shared(head, tokens)
-        cost = len(tokens) - (1 - _COPIED) * shared
+        cost = len(tokens) - (1 - copied) * shared
         if not sizes or cost > room:
             sizes.append(0)
             room, cost, shared = budget, len(tokens), 0

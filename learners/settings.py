@@ -135,7 +135,7 @@ class LearnerSettings(Settings):
     """Maximum number of trajectories per optimizer step. A batch is divided into as few equal minibatches as that allows."""
     microbatch_tokens: int | None = Field(default=None, ge=64)
     """Tokens that a forward pass computes, without padding; bounds memory. A beginning that several samples have in common is
-    computed once. Default: 16384; less if memory is short (sparring/runtime/memory_plan.py, sparring/runtime/host_plan.py)."""
+    computed once. Default: 16384, on a GPU 32768; less if memory is short (sparring/runtime/memory_plan.py, sparring/runtime/host_plan.py)."""
     logits_mb: int | None = Field(default=None, ge=1)
     """Size of the logits that are computed at once, in MiB of fp32 (about five times as much is in memory). More logits are
     computed in parts, and each part again for the gradient. Default: 128; on a GPU as its memory allows

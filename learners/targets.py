@@ -9,6 +9,9 @@ from learners.advantages.gae import gae
 from learners.settings import LearnerSettings
 from sparring.core.batch import Sample
 
+_NO_SPREAD = 1e-6
+"""Standard deviation of advantages that count as equal."""
+
 
 @dataclass(slots=True)
 class Targets:
@@ -93,8 +96,9 @@ def whiten(samples: Sequence[Sample], targets: Mapping[int, Targets]) -> None:
         pooled = torch.cat([targets[i].advantages_S[trained_of_sampled(samples[i])] for i in indices])
         mean = pooled.mean()
         std = pooled.std() if len(pooled) > 1 else torch.ones(())
+        scale = 1 / (std + 1e-6) if std > _NO_SPREAD else 0.0  # else the mean's rounding would be scaled up
         for i in indices:
-            targets[i].advantages_S = (targets[i].advantages_S - mean) / (std + 1e-6)
+            targets[i].advantages_S = (targets[i].advantages_S - mean) * scale
 
 
 def trained_of_sampled(sample: Sample) -> torch.Tensor:

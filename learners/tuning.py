@@ -336,13 +336,16 @@ def merged(
     name, tensor)."""
     from peft.tuners.lora import LoraLayer
 
-    adapted: dict[str, Any] = {n: m for n, m in model.named_modules() if isinstance(m, LoraLayer)}
+    modules: dict[str, Any] = dict(model.named_modules())
+    adapted: dict[str, Any] = {n: m for n, m in modules.items() if isinstance(m, LoraLayer)}
     for name, parameter in model.named_parameters():
         if ".lora_" in name:
             continue
         owner, _, leaf = name.rpartition(".base_layer.")
         if not owner or leaf != "weight":
-            yield f"{owner}.{leaf}" if owner else name, whole(parameter.detach()).float()
+            packed = not parameter.is_floating_point()  # of a quantised layer without an adapter
+            tensor = dense(modules[name.rpartition(".")[0]]) if packed else whole(parameter.detach()).float()
+            yield f"{owner}.{leaf}" if owner else name, tensor
             continue
         layer = adapted[owner]
         sharded = isinstance(parameter, DTensor)

@@ -5,9 +5,11 @@ leaves nothing behind. If the engine was killed too, a container may remain: `re
 """
 
 import contextlib
+import logging
 import os
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from sandbox_workers.jobs import Job, SandboxUnavailable
 from sandbox_workers.languages import mounts
 from sandbox_workers.seccomp import PROFILE
 from sparring.core.verdict import Verdict
+
+log = logging.getLogger(__name__)
 
 LABEL, RUN_LABEL, OWNER_LABEL = "sparring.sandbox", "sparring.run", "sparring.owner"
 STDOUT = 1
@@ -137,6 +141,8 @@ class DockerBackend(ChannelBackend):
         self._image = image
         self._uid_base = uid_base
         self._memory_mb = memory_mb
+        self._lowered: set[int] = set()
+        """Memory limits above it that were warned of."""
         self._run_id = run_id
         self._runtime = runtime
         self._client: docker.DockerClient | None = None
@@ -209,12 +215,17 @@ class DockerBackend(ChannelBackend):
         }
 
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        for job in jobs:
-            if job.limits.memory_mb > self._memory_mb:
-                raise ValueError(
-                    f"Limits.memory_mb={job.limits.memory_mb} above the sandbox's {self._memory_mb}"
-                )
-        return super().judge_batch(jobs)
+        return super().judge_batch([self._within_memory(job) for job in jobs])
+
+    def _within_memory(self, job: Job) -> Job:
+        """Returns the job with at most the memory of a slot, for which the container was made."""
+        wanted = job.limits.memory_mb
+        if wanted <= self._memory_mb:
+            return job
+        if wanted not in self._lowered:
+            self._lowered.add(wanted)
+            log.warning("programs that may take %d MiB get %d, the sandbox's", wanted, self._memory_mb)
+        return replace(job, limits=job.limits.model_copy(update={"memory_mb": self._memory_mb}))
 
     def close(self) -> None:
         container, self._container = self._container, None

@@ -17,10 +17,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from sparring.core.commands import parser_of, plain_endings
+from sparring.core.errors import SparringError
 from sparring.core.interfaces import SandboxKind
 from sparring.evaluation.intervals import print_table
 from sparring.runtime.logs import quiet_logs
 from sparring.tracking.runs import find_run
+
+_EFFORT = {
+    "problems": (60, "held-out problems, or matches that differ in their seeds"),
+    "programs": (4, "programs of each generator for each problem"),
+    "suites": (2, "suites of each discriminator for each problem"),
+    "matches": (4, "at a board: matches of a pair for each problem, on each side"),
+}
+"""The default of each option, and its help."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -34,12 +43,13 @@ def main(arguments: Sequence[str]) -> None:
         config = read_config(run)
         if options.seed is not None:
             config = config.model_copy(update={"seed": options.seed})
-        effort = Effort(
-            problems=options.problems,
-            programs=options.programs,
-            suites=options.suites,
-            matches=options.matches,
-        )
+        of_others = ("matches",) if "suites" in config.game.uses else ("programs", "suites")
+        if unused := [name for name in of_others if getattr(options, name) is not None]:
+            raise SparringError(
+                f"--{unused[0]} has no effect in a league of game {config.game.kind}; leave it out"
+            )
+        given = {name: getattr(options, name) for name in _EFFORT}
+        effort = Effort(**{name: _EFFORT[name][0] if n is None else n for name, n in given.items()})
         league = play_league(members_of(run, config), config, effort, options.sandbox, say)
         write_json(run / FILE, league)
         show(league)
@@ -74,20 +84,14 @@ def _figure(rate: float | None) -> str:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = parser_of("sparring league", __doc__, of_runs=True)
     parser.add_argument("run", nargs="?", help="directory or name of a run. Default: the latest run")
-    counts = {
-        "problems": (60, "held-out problems, or matches that differ in their seeds"),
-        "programs": (4, "programs of each generator for each problem"),
-        "suites": (2, "suites of each discriminator for each problem"),
-        "matches": (4, "at a board: matches of a pair for each problem, on each side"),
-    }
-    for name, (usual, text) in counts.items():
-        parser.add_argument(f"--{name}", type=int, default=usual, help=f"{text} (%(default)s)")
+    for name, (usual, text) in _EFFORT.items():
+        parser.add_argument(f"--{name}", type=int, help=f"{text} ({usual})")
     parser.add_argument("--sandbox", choices=get_args(SandboxKind), default="auto")
     parser.add_argument("--seed", type=int, help="seed of the sampling. Default: the run's seed")
     options = parser.parse_args(arguments)
-    for name in counts:
-        if getattr(options, name) < 1:
-            parser.error(f"argument --{name}: at least 1, not {getattr(options, name)}")
+    for name in _EFFORT:
+        if (number := getattr(options, name)) is not None and number < 1:
+            parser.error(f"argument --{name}: at least 1, not {number}")
     return options
 
 

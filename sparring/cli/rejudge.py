@@ -24,6 +24,7 @@ from sparring.core.errors import SparringError
 from sparring.core.interfaces import Sandbox, SandboxFailure, SandboxKind
 from sparring.core.play import GENERATOR
 from sparring.core.problem import Problem
+from sparring.core.verdict import Limits
 from sparring.evaluation.intervals import print_table
 from sparring.evaluation.replaying import Judgement, compared, play_again, told_apart
 from sparring.tracking.runs import Row, find_run, played
@@ -39,13 +40,16 @@ _AT_ONCE = 8
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
     with plain_endings():
-        from configs.load import load_run
+        from configs.load import UNTRACKED, load_run
         from sandbox_workers.local import LocalSandbox
         from sparring.runtime.problem_sets import load_splits
         from sparring.tracking.rows import write_json
 
         run = find_run(options.run, options.output_dir)
-        config = load_run(["--config", str(run / "config.yaml"), *options.keys])[0].to_config()
+        if options.json is not None and (options.json.is_dir() or not options.json.resolve().parent.is_dir()):
+            raise SparringError(f"--json {options.json}: give a file in a directory that exists")
+        stored = ["--config", str(run / "config.yaml"), *UNTRACKED, *options.keys]
+        config = load_run(stored)[0].to_config()
         if config.game.kind not in _GAMES:
             raise SparringError(f"{run}: game {config.game.kind} has no attempts that can be judged again")
         problems = {problem.id: problem for problem in load_splits(config)[0]}
@@ -139,12 +143,13 @@ async def judge_again(
                 for row, attempt in zip(of_player, now.get(name) or [None] * len(of_player), strict=True):
                     right = None
                     if hidden and attempt is not None and name == GENERATOR:
-                        right = await _is_right(problem, attempt.artifact, sandbox)
+                        right = await _is_right(problem, attempt.artifact, sandbox, limits)
                     group = (*key, row.get("number", 1), row.get("group"))
                     reward = None if attempt is None else attempt.reward
                     found.append((name, Judgement(group=group, then=row["reward"], now=reward, right=right)))
         return found
 
+    limits = config.sandbox_limits or Limits()
     judged = await asyncio.gather(*(again(key, attempts) for key, attempts in episodes.items()))
     by_player: dict[str, list[Judgement]] = defaultdict(list)
     for name, judgement in (pair for of_episode in judged for pair in of_episode):
@@ -157,10 +162,13 @@ def _answer(row: Row) -> str:
     return texts[-1] if texts else row.get("artifact", "")
 
 
-async def _is_right(problem: Problem, program: str, sandbox: Sandbox) -> bool | None:
+async def _is_right(problem: Problem, program: str, sandbox: Sandbox, limits: Limits) -> bool | None:
     try:
         verdicts = await sandbox.judge(
-            problem.in_harness(program), problem.evaluation_tests, language=problem.language
+            problem.in_harness(program),
+            problem.evaluation_tests,
+            limits=problem.limits_over(limits),
+            language=problem.language,
         )
     except SandboxFailure:
         return None

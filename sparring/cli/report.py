@@ -55,10 +55,12 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--every",
         type=float,
-        default=_EVERY_S,
-        help="with --follow, seconds between two updates. Default: %(default)s",
+        help=f"with --follow, seconds between two updates. Default: {_EVERY_S:g}",
     )
     options = parser.parse_args(arguments)
+    if options.every is not None and not options.follow:
+        parser.error("argument --every: goes with --follow")
+    options.every = _EVERY_S if options.every is None else options.every
     if options.every <= 0:
         parser.error(f"argument --every: seconds above 0, not {options.every:g}")
     return options

@@ -59,7 +59,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         default=_ATTEMPTS,
         help="maximum number of attempts; 0: all. Default: %(default)s",
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    shows_run = options.step is options.problem is options.player is None
+    if shows_run and (options.worst or options.prompts or options.limit != _ATTEMPTS):
+        parser.error("--worst, --prompts and --limit are about attempts: give --step, --problem or --player")
+    return options
 
 
 # ---------------------------------------------------------------------- finding

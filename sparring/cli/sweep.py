@@ -191,7 +191,11 @@ def _divided(
         raise SweepError(f"{options.kind}: game {config.game.kind} is played on no problem file")
     train, held_out = load_splits(config)
     models, files = embedded_models(config), directory / "problems"
-    failing = getattr(config.problems, "failing_references", "refuse")
+    kept = {
+        key: getattr(config.problems, key)
+        for key in ("failing_references", "too_long")
+        if hasattr(config.problems, key)
+    }
     if options.kind == "data-size":
         try:
             sizes = [int(size) for size in options.sizes.split(",")]
@@ -202,7 +206,7 @@ def _divided(
         return [
             Setting(
                 name=f"{size} problems",
-                keys=keys_of(write_problems(files / f"train_{size}.json", part), aside, models, failing),
+                keys=keys_of(write_problems(files / f"train_{size}.json", part), aside, models, kept),
                 amount=size,
             )
             for size, part in parts.items()
@@ -211,7 +215,7 @@ def _divided(
     for number, (rest, part) in enumerate(folds(train, options.folds, options.draw_seed), start=1):
         training = write_problems(files / f"fold{number}_train.json", rest)
         aside = write_problems(files / f"fold{number}_held_out.json", part)
-        keys = keys_of(training, aside, models, failing)
+        keys = keys_of(training, aside, models, kept)
         divided += [
             Replicate(name=f"fold{number}-{replicate.name}", seed=replicate.seed, keys=keys)
             for replicate in replicates

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from sparring.core.arrays import FLOATS, IDS, hold
 
-OUTCOME_CHARACTERS = 200
+OUTCOME_CHARACTERS = {"test": 1000, "error": 200}
+"""Maximum length of an outcome's texts. A test of a suite is at most game.input_limits.chars long, and its expected value."""
 
 
 class FinishReason(StrEnum):
@@ -90,10 +91,10 @@ class Outcome:
     """Attempts whose programs fail this test."""
 
     def __post_init__(self) -> None:
-        for name in ("test", "error"):
+        for name, most in OUTCOME_CHARACTERS.items():
             text = getattr(self, name)
-            if len(text) > OUTCOME_CHARACTERS:
-                object.__setattr__(self, name, text[:OUTCOME_CHARACTERS] + "…")
+            if len(text) > most:
+                object.__setattr__(self, name, text[:most] + "…")
 
 
 class TranscriptRef(NamedTuple):

@@ -38,6 +38,18 @@ def is_valid_python(source: str) -> bool:
     return True
 
 
+def unchecked(test: ast.Module) -> str | None:
+    """Returns the first statement of a test that computes a value which nothing checks, such as `f(1) == 2` without assert.
+    A program passes it whatever it returns. A call alone is none: it checks that nothing is raised."""
+    for statement in test.body:
+        match statement:
+            case ast.Expr(value=ast.Call() | ast.Await() | ast.Constant(value=str())):
+                continue
+            case ast.Expr():
+                return ast.unparse(statement)
+    return None
+
+
 def parse_signature(signature: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """Returns the function of a signature, or None if there is none. The signature may lack its colon, and may have a body
     and imports above it."""

@@ -202,5 +202,8 @@ class Limits(Settings):
 
     def over(self, others: "Limits") -> "Limits":
         """Returns the other limits, overridden by the limits that are set here. A data set may, for example, state the CPU
-        time only; the memory limit is then the run's."""
-        return others.model_copy(update=self.model_dump(exclude_unset=True))
+        time only; the memory limit is then the run's, and the wall-clock limit at least four times the CPU limit."""
+        own = self.model_dump(exclude_unset=True)
+        if "cpu_s" in own:
+            own.setdefault("wall_s", max(others.wall_s, 4 * self.cpu_s))
+        return others.model_copy(update=own)

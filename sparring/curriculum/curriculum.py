@@ -203,7 +203,7 @@ class Curriculum:
         self._done = step
         for problem_id, entry in best_programs.items():
             known = {program: reward for reward, program in self._memory.get(problem_id, [])}
-            known[entry[1]] = max(entry[0], known.get(entry[1], 0.0))
+            known[entry[1]] = max(entry[0], known.get(entry[1], entry[0]))
             ranked = sorted(((r, p) for p, r in known.items()), key=lambda e: (-e[0], e[1]))
             self._memory[problem_id] = ranked[: self._schedule.remembered_programs]
         for problem_id, made in mistakes.items():

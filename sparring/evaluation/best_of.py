@@ -31,7 +31,7 @@ def sampled_programs(file: Path, problems: Sequence[Problem]) -> dict[str, list[
         found = {
             name: [(s["program"], s["test_rate"]) for s in task["samples"] if s["test_rate"] is not None]
             for name, task in tasks.items()
-            if name in known and task.get("samples")
+            if name in known and any(s["test_rate"] is not None for s in task.get("samples") or ())
         }
     except OSError as error:
         raise SparringError(f"--programs {file}: {error.strerror}") from None

@@ -52,13 +52,15 @@ async def coverage(
     problem: Problem, tests: Sequence[str], sandbox: Sandbox, limits: Limits
 ) -> Coverage | None:
     """Returns what the tests cover of the problem's reference solution together; None if the sandbox failed. Without tests,
-    it is what an import of the program covers.
+    it is what an import of the program covers. limits: unless the problem states its own.
 
     Raises SyntaxError if the reference does not parse.
     """
     source, places = instrumented(problem.reference_solution)
     calls = [f"{_COVERED}({str(test)!r})" for test in tests or ("",)]
-    verdicts = await judged(sandbox.judge(problem.in_harness(source), calls, limits=limits))
+    verdicts = await judged(
+        sandbox.judge(problem.in_harness(source), calls, limits=problem.limits_over(limits))
+    )
     if verdicts is None:
         return None
     found = {place for verdict in verdicts if verdict.value for place in ast.literal_eval(verdict.value)}

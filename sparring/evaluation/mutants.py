@@ -66,7 +66,7 @@ async def non_equivalent(
     not used. A mutant that the sandbox could not judge is left out. Raises SandboxFailure if the sandbox could not judge
     the reference.
     """
-    language = problem.language
+    language, limits = problem.language, problem.limits_over(limits or Limits())
     tests = list(dict.fromkeys([*problem.baseline_tests, *problem.hidden_tests, *probes]))
     reference = problem.in_harness(problem.reference_solution)
     expected = await sandbox.judge(reference, tests, limits=limits, language=language)

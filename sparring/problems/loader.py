@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sparring.core.errors import SparringError
 from sparring.core.problem import Problem
-from sparring.core.source import parse_signature
+from sparring.core.source import parse_signature, unchecked
 from sparring.core.verdict import Limits
 
 
@@ -215,12 +215,15 @@ def _python_faults(entry: _Entry) -> Iterator[str]:
         for position, test in enumerate(getattr(entry, field)):
             place = f"field '{field}[{position}]'"
             try:
-                empty = not ast.parse(test).body
+                tree = ast.parse(test)
             except (SyntaxError, ValueError) as error:
                 yield f"{place}: not valid Python ({_syntax(error)}); expected a test such as 'assert f(2) == 4'"
                 continue
-            if empty:
+            if not tree.body:
                 yield f"{place}: holds no statement; expected a test such as 'assert f(2) == 4'"
+            if (loose := unchecked(tree)) is not None:
+                shown = textwrap.shorten(loose, 80)
+                yield f"{place}: {shown!r} checks nothing, so every program passes; expected 'assert {shown}'"
 
 
 def _reference_faults(reference: str, function: str) -> Iterator[str]:

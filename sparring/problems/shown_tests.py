@@ -10,7 +10,7 @@ from sparring.problems.loader import ProblemFileError
 def with_shown_tests(problems: Sequence[Problem], count: int) -> list[Problem]:
     """Returns the problems, each with its first `count` baseline tests in its description. Only tests that are source code
     are shown. Raises ProblemFileError if no problem has such a test."""
-    if count and not any(problem.baseline_asserts for problem in problems):
+    if count and problems and not any(problem.baseline_asserts for problem in problems):
         raise ProblemFileError("shown_tests: no problem has a test that is source code; leave it out")
     return [_showing(problem, problem.baseline_asserts[:count]) for problem in problems]
 

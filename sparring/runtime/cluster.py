@@ -37,7 +37,7 @@ from sparring.core.interfaces import Sandbox
 from sparring.core.problem import Problem
 from sparring.core.weights import Weights, WeightUpdate, joined
 from sparring.runtime.build import build_engine, build_runner, learner_specs, ordered_ids
-from sparring.runtime.hardware import Hardware, detect, host_memory, shapes_of
+from sparring.runtime.hardware import Hardware, detect, host_memory, known_shapes
 from sparring.runtime.memory_plan import object_store_bytes
 from sparring.runtime.monitoring import Monitor
 from sparring.runtime.parts import Parts, Start
@@ -117,7 +117,7 @@ def _store_bytes(config: Config) -> int:
     hold."""
     shared = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
     room = min(max(shared, 10**10), host_memory().free // 3)
-    return max(512 << 20, min(object_store_bytes(config, shapes_of(config) or {}), room))
+    return max(512 << 20, min(object_store_bytes(config, known_shapes(config)), room))
 
 
 def detect_on_cluster(config: Config) -> Hardware:
@@ -257,6 +257,8 @@ def _parts(
         # measures its memory counts everything that is allocated meanwhile as its own, so learners start after it.
         if start.checkpoint is None or config.device == "cuda":
             rollouts.wait_ready()
+        if config.device == "cuda":
+            rollouts.sleep()  # learners are built, and read a checkpoint, on the GPU
         specs = learner_specs(config, start)
         for roles in learner_groups(config):
             group = {role: specs[role] for role in roles}

@@ -345,13 +345,17 @@ def _choices(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str,
     of_policies: dict[str, Any] = {}
     for role in config.policies:
         learner = config.policy(role).learner
-        of_policies |= {f"{role}.learner.{k}": v for k, v in _of_learner(learner, hardware, on_gpu).items()}
-        if config.rollout.max_policy_lag:
-            of_policies[f"{role}.learner.importance_cap"] = 2.0
-        of_engine = _of_engine(hardware, on_gpu)
+        of_learner, of_engine = _of_learner(learner, hardware, on_gpu), _of_engine(hardware, on_gpu)
+        of_policies |= {f"{role}.learner.{k}": v for k, v in of_learner.items()}
         of_policies |= {f"{role}.engine.{k}": v for k, v in of_engine.items()}
+        precision = learner.precision or of_learner["precision"]
         in_halves = (config.policy(role).engine.dtype or of_engine["dtype"]) != "float32"
-        if on_gpu and not in_halves:
+        # engine and learner round differently
+        if config.rollout.max_policy_lag or (on_gpu and (in_halves or precision == "bf16")):
+            of_policies[f"{role}.learner.importance_cap"] = 2.0
+        if _weights_are_rounded(learner, precision):
+            of_policies[f"{role}.engine.probe_tolerance"] = 0.5
+        elif on_gpu and not in_halves:
             of_policies[f"{role}.engine.probe_tolerance"] = 5e-3
         if lora := learner.lora:
             of_policies[f"{role}.engine.adapter"] = on_gpu and in_halves and lora.quantize is None
@@ -401,13 +405,20 @@ def _by_memory(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[st
 def shapes_of(
     config: Config, shape_of: ShapeOf = memory_plan.shape_of
 ) -> dict[str, memory_plan.Shape] | None:
-    """Returns the shape of each policy's model by role, or None if one cannot be known. An embedded model may not be
-    made yet; it has the shape of the shipped one."""
+    """Returns the shape of each policy's model by role, or None if one cannot be known."""
+    found = known_shapes(config, shape_of)
+    return found if found.keys() == set(config.policies) else None
+
+
+def known_shapes(config: Config, shape_of: ShapeOf = memory_plan.shape_of) -> dict[str, memory_plan.Shape]:
+    """Returns the shapes of the policies' models, as far as they can be known, by role. An embedded model may not be made
+    yet; it has the shape of the shipped one."""
     found = {}
     for role in config.policies:
         model = config.policy(role).model
-        found[role] = shape_of(str(SHIPPED / "generator") if model == EMBEDDED else model)
-    return found if all(found.values()) else None
+        if (shape := shape_of(str(SHIPPED / "generator") if model == EMBEDDED else model)) is not None:
+            found[role] = shape
+    return found
 
 
 def _of_learner(settings: LearnerSettings, hardware: Hardware, on_gpu: bool) -> dict[str, Any]:
@@ -419,8 +430,15 @@ def _of_learner(settings: LearnerSettings, hardware: Hardware, on_gpu: bool) -> 
         precision = "bf16"
     elif hardware.capability >= _FP16 and settings.sharding == "none":
         precision = "fp16"
-    rounded = (settings.precision or precision) == "bf16"  # engine and learner round differently
-    return {"precision": precision} | ({"importance_cap": 2.0} if rounded else {})
+    return {"precision": precision}
+
+
+def _weights_are_rounded(settings: LearnerSettings, precision: str) -> bool:
+    """Returns whether the learner scores with weights, or sums, of fewer bits than those that it publishes, so that an
+    engine in any precision differs from it."""
+    if settings.lora is not None:
+        return settings.lora.quantize is not None or precision == "bf16"
+    return settings.sharding == "fsdp" and precision == "bf16"
 
 
 def _of_engine(hardware: Hardware, on_gpu: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from actors.settings import TransformersEngineSettings
-from configs.load import load_run
+from configs.load import UNTRACKED, load_run
 from configs.schema import Config
 from sandbox_workers.local import LocalSandbox
 from sandbox_workers.nothing import NoSandbox
@@ -66,7 +66,7 @@ def read_config(run: Path) -> Config:
     """Returns the config of a run. Raises SparringError if the directory holds no run."""
     if not (run / "config.yaml").is_file():
         raise SparringError(f"{run}: no run (a directory with config.yaml)")
-    return load_run(["--config", str(run / "config.yaml")])[0].to_config()
+    return load_run(["--config", str(run / "config.yaml"), *UNTRACKED])[0].to_config()
 
 
 def members_of(run: Path, config: Config) -> list[Member]:
@@ -119,7 +119,11 @@ def play_league(
     scores = [
         [_share(*pair) for pair in zip(*rows, strict=True)] for rows in zip(won_PP, played_PP, strict=True)
     ]
-    return told | {"scores": scores, "ratings": _named({GENERATOR: ratings(games)}, names)}
+    return told | {
+        "problems": len(games),
+        "scores": scores,
+        "ratings": _named({GENERATOR: ratings(games)}, names),
+    }
 
 
 def tables(meetings: Sequence[CrossPlay], members: int) -> dict[str, list[list[float | None]]]:

@@ -98,6 +98,8 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
         try:
             for left in start.run_directory.glob(f"{_SAVING}*"):  # by a process that was killed
                 shutil.rmtree(left)
+            if config.device == "cuda":
+                rollouts.sleep()  # learners are built, and read a checkpoint, on the GPU
             specs = learner_specs(config, start)
             learners = {}
             for roles in learner_groups(config):

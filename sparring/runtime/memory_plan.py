@@ -172,6 +172,10 @@ def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict
         "activations": tokens * held,
         "logits": OF_A_LOGIT * min((settings.logits_mb or LOGITS_MB) << 18, tokens * shape.vocabulary),
     }
+    if settings.fewest_workers > 1 and settings.sharding == "none":
+        # after the backward pass, all gradients lie in one tensor, which is summed over the workers
+        of_pass = parts["copies"] + parts["activations"] + parts["logits"]
+        parts["gradients' sum"] = max(0, 4 * trained - of_pass)
     if settings.estimator.kind == "gae" and settings.estimator.critic == "model":
         twice = ("weights", "optimizer", "gradients", "copies", "activations")
         parts |= {f"critic's {name}": parts[name] for name in twice}
@@ -425,7 +429,7 @@ def over(found: Sequence[Demand], have: int) -> list[Demand]:
 def object_store_bytes(config: Config, shapes: Mapping[str, Shape]) -> int:
     """Returns the host memory for the objects of a Ray that this run starts: the weights of each policy that requests
     in play name and the next ones, the largest part in transit, and half a GiB for everything else. Ray writes to disk
-    what does not fit. shapes: by role; empty if they cannot be known."""
+    what does not fit. shapes: by role, of the models that are known."""
     total = 512 << 20
     for role, shape in shapes.items():
         policy = config.policy(role)

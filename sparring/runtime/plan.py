@@ -27,7 +27,7 @@ from sparring.curriculum.curriculum import Curriculum
 from sparring.runtime import host_plan, memory_plan
 from sparring.runtime.architectures import unknown_to_vllm
 from sparring.runtime.build import ordered_ids
-from sparring.runtime.hardware import shapes_of
+from sparring.runtime.hardware import known_shapes, shapes_of
 from sparring.runtime.parts import Start
 from sparring.runtime.placement import Node, NoPlace, described, parts_of, place
 
@@ -249,7 +249,7 @@ def _shared_memory(config: Config, start: Start) -> Look:
     if config.local or _joins(config) or not store.is_dir():
         return None, None
     free = shutil.disk_usage(store).free
-    wanted = memory_plan.object_store_bytes(config, shapes_of(config) or {})
+    wanted = memory_plan.object_store_bytes(config, known_shapes(config))
     if free >= wanted:
         return None, None
     return (

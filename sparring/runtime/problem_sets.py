@@ -66,6 +66,8 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     train = playable(train, settings.file, config.game, leave_out=leaves_out)
     held_out = playable(held_out, settings.held_out_from, config.game, leave_out=leaves_out)
     train = _learnable(_without(train, held_out, settings), settings.pass_rates)
+    known = {p.id for p in train}  # parts of a set may both count from 0
+    held_out = [replace(p, id=f"{p.id}/held_out") if p.id in known else p for p in held_out]
     with _key("problems.shown_tests"):
         return with_shown_tests(train, settings.shown_tests), with_shown_tests(held_out, settings.shown_tests)
 
@@ -145,6 +147,10 @@ def _learnable(train: list[Problem], file: Path | None) -> list[Problem]:
         raise ProblemFileError(
             f"{file}: no result of sparring evaluate --json ({type(error).__name__}: {error}); write one"
         ) from error
+    if not any(p.id in rates for p in train):
+        raise ProblemFileError(
+            f"{file}: has none of the training problems (they are named as {train[0].id}): evaluate on these problems"
+        )
     kept = keep_learnable(train, rates)
     if not kept:
         raise ProblemFileError(

@@ -68,7 +68,10 @@ class OpenAI:
         except ValueError as error:
             return error_answer(400, str(error), _INVALID)
         if tokens > self._max_tokens:
-            said = f"this asks for up to {tokens} tokens; one request may have {self._max_tokens}"
+            said = (
+                f"this asks for up to {tokens} tokens; one request may have {self._max_tokens}, all answers together: give "
+                "max_tokens, for each answer"
+            )
             return error_answer(400, said, _INVALID)
         return None
 

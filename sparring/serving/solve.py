@@ -9,12 +9,13 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.sse import format_sse_event
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.responses import Response
 
 from sparring.core.episode import Completion, Turn
@@ -22,6 +23,7 @@ from sparring.core.errors import SparringError
 from sparring.core.interfaces import EngineFailure, Sampling, Sandbox
 from sparring.core.play import GENERATOR
 from sparring.core.problem import Problem
+from sparring.core.source import parse, unchecked
 from sparring.core.verdict import Limits
 from sparring.evaluation.solving import Solver, SolveResult, Tester, stage_name
 from sparring.evaluation.writing import PolicyWriter
@@ -47,6 +49,16 @@ class SolveRequest(BaseModel):
     signature: str = ""
     tests: list[str] = []
     """Tests in Python, on which the program is run."""
+
+    @field_validator("tests")
+    @classmethod
+    def _tests_check_something(cls, tests: list[str]) -> list[str]:
+        for test in tests:
+            with suppress(SyntaxError):  # which is reported later
+                if (loose := unchecked(parse(test))) is not None:
+                    raise ValueError(f"{loose!r:.80} checks nothing; give 'assert {loose:.80}'")
+        return tests
+
     attempts: int = Field(1, ge=1, le=16)
     """Maximum number of attempts. A further one is made if a test fails; its prompt lists the failures."""
     best_of: int = Field(1, ge=1, le=16)
@@ -160,9 +172,8 @@ class Solving:
         share = max(_LEAST_TOKENS, self.max_tokens // (writes + suites))
         each = asked.max_tokens or min(model.max_tokens, fits, share)
         if fits < _LEAST_TOKENS or each > fits:
-            raise ValueError(
-                f"the problem leaves {max(0, fits)} tokens for each of {turns} turns: shorten it"
-            )
+            mend = "shorten it" if fits < _LEAST_TOKENS else f"give max_tokens of at most {fits}"
+            raise ValueError(f"the problem leaves {max(0, fits)} tokens for each of {turns} turns: {mend}")
         tester = self._tester(asked, problem, share) if asked.best_of > 1 else None
         total = each * writes + (suites * tester.writer.max_tokens if tester else 0)
         if total > self.max_tokens:

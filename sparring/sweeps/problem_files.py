@@ -7,6 +7,7 @@ touch the recipe's held-out problems.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from configs.schema import Config
@@ -64,19 +65,19 @@ def write_problems(file: Path, problems: Iterable[Problem]) -> str:
     return str(file.resolve())
 
 
-def keys_of(train: str, held_out: str, models: Mapping[str, Path], failing: str = "refuse") -> dict[str, Any]:
+def keys_of(
+    train: str, held_out: str, models: Mapping[str, Path], kept: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
     """Returns the config keys of a run on these files.
 
     Args:
         models: directories of the embedded models, by policy. The name `embedded` would be refused, since these models
             solve only the embedded problems, and here the problems are in a file.
-        failing: problems.failing_references
+        kept: other keys of problems, such as failing_references.
     """
     named = {f"{role}.model": str(path) for role, path in models.items()}
     aside = {"kind": "file", "file": held_out}
-    return {
-        "problems": {"kind": "file", "file": train, "held_out": aside, "failing_references": failing}
-    } | named
+    return {"problems": {"kind": "file", "file": train, "held_out": aside, **kept}} | named
 
 
 def embedded_models(config: Config) -> dict[str, Path]:

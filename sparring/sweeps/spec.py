@@ -9,6 +9,7 @@ A sweep's directory:
 
 import itertools
 import math
+import os
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,8 @@ SPEC = "sweep.json"
 DEFAULT_METRIC = "generator_pass_rate"
 _OWN_KEYS = ("config", "seed", "output_dir", "run_name", "resume", "resume_from", "fresh", "plan", "plan_for")
 """Keys of a run that the sweep itself sets."""
+_OF_PROBLEMS = ("--problems", "SPARRING_PROBLEMS__")
+"""Beginnings of arguments and environment variables that set keys of problems."""
 
 
 class SweepError(SparringError):
@@ -283,6 +286,13 @@ def config_of(sweep: Sweep, trial: Trial, directory: Path) -> Config:
 
 def check(sweep: Sweep, directory: Path) -> None:
     """Checks each setting and each replicate, before anything runs. Raises ConfigError or SweepError."""
+    if sweep.kind in ("cross-validate", "data-size"):
+        others = [word for word in (*sweep.arguments, *os.environ) if word.startswith(_OF_PROBLEMS)]
+        if others:
+            raise SweepError(
+                f"{others[0]}: a sweep of kind {sweep.kind} divides the problems itself: put the keys of problems into a "
+                "recipe file, and give that as --config"
+            )
     first: dict[tuple[str, str], str] = {}
     for trial in sweep.trials:
         if trial.number and trial.replicate != sweep.replicates[0]:

@@ -11,7 +11,7 @@ from learners.advantages.gae import gae
 from learners.advantages.grpo import grpo
 from learners.advantages.rloo import rloo
 from learners.settings import LearnerSettings
-from learners.targets import targets_of, whiten
+from learners.targets import Targets, targets_of, whiten
 from sparring.core.batch import Sample
 
 examples = settings(max_examples=150, deadline=None)
@@ -132,6 +132,9 @@ def test_reinforce_pp_is_centred_over_each_players_tokens_and_of_unit_size(batch
         for (length, _, player), (reward, advantage) in zip(batch, credit, strict=True)
     ]
     targets = {i: targets_of(sample, settings) for i, sample in enumerate(samples)}
+    equal = {i: Targets(torch.full_like(of.advantages_S, 0.7)) for i, of in targets.items()}
+    whiten(samples, equal)
+    assert not any(of.advantages_S.any() for of in equal.values())
     whiten(samples, targets)
     for player in {sample.player for sample in samples}:
         pooled = torch.cat([targets[i].advantages_S for i, s in enumerate(samples) if s.player == player])

@@ -106,7 +106,7 @@ class MultistageRules(Rules):
     def refuse(self, problem: Problem) -> str | None:
         function = problem.language == "python" and bool(problem.function_signature)
         if function and problem.reference_solution:
-            return None
+            return None if problem.evaluation_tests else "it has no tests, by which programs could be judged"
         return (
             "game multistage needs Python functions with a reference solution; game unit_tests takes any language and "
             "whole programs"

@@ -1,11 +1,14 @@
 """Reads any other data set of Python problems with asserts. `fields` maps the fields of a problem to the set's columns."""
 
+import ast
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from sparring.core.problem import Problem
+from sparring.core.source import parse, unchecked
 from sparring.problems.formats.records import Entry
 from sparring.problems.formats.sources import signature_under_test
 from sparring.problems.loader import ProblemFileError, kind_of
@@ -20,7 +23,7 @@ _NEEDED = ("description", "baseline_tests")
 def columns(rows: Iterable[Entry], *, fields: Mapping[str, str]) -> list[Problem]:
     """Returns the problems of any data set.
 
-    Tests are a list of strings, or one string, which may be a JSON list. Without a column for the id, the id is the
+    Tests are a list of strings, or one string, which may be a list in JSON or Python. Without a column for the id, the id is the
     problem's place in the data set; without a column for the signature, it is the signature of the solution's function that
     the tests call.
 
@@ -56,6 +59,8 @@ def _problem(entry: Entry, fields: Mapping[str, str]) -> Problem:
     signature = _text(entry, fields, values, "function_signature")
     tags = values.get("tags") or ()
     difficulty = values.get("difficulty")
+    if isinstance(difficulty, float) and difficulty.is_integer():  # pandas, if some are missing
+        difficulty = int(difficulty)
     return Problem(
         id=str(values["id"]) if "id" in values else f"{entry.path.stem}/{entry.index}",
         description=_text(entry, fields, values, "description").strip(),
@@ -63,7 +68,7 @@ def _problem(entry: Entry, fields: Mapping[str, str]) -> Problem:
         baseline_tests=baseline,
         reference_solution=reference,
         difficulty=difficulty if isinstance(difficulty, str | int) else "unknown",
-        tags=(tags,) if isinstance(tags, str) else tuple(map(str, tags)),
+        tags=tuple(map(str, tags)) if isinstance(tags, list | tuple) else (str(tags),),
         hidden_tests=hidden,
     )
 
@@ -77,11 +82,18 @@ def _text(entry: Entry, fields: Mapping[str, str], values: Mapping[str, Any], fi
 
 def _tests(entry: Entry, column: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
-        try:
-            parsed = json.loads(value)
-        except ValueError:
-            parsed = None
+        parsed = None
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                parsed = read(value)
+                break
         value = parsed if isinstance(parsed, list) else [value] if value.strip() else []
+    if value is None:
+        return ()
     if not isinstance(value, list) or not all(isinstance(test, str) for test in value):
         raise entry.fault(column, f"found {kind_of(value)}", 'asserts, such as ["assert f(1) == 2"]')
+    for test in value:
+        with suppress(SyntaxError):
+            if (loose := unchecked(parse(test))) is not None:
+                raise entry.fault(column, f"{loose!r:.80} checks nothing", f"'assert {loose:.80}'")
     return tuple(value)

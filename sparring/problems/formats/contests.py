@@ -226,7 +226,7 @@ def _tests(entry: Entry, text: str) -> tuple[str | None, list[Test]]:
     if name is None:
         return None, [AppsTest(stdin=_text(i), stdout=_text(o)) for i, o in pairs]
     if not all(isinstance(arguments, list) for arguments in inputs):
-        raise entry.fault("input_output", "an input that is no list of arguments", expected)
+        return name, []  # some of TACO's rows have code there
     return name, [call_test(name, i, [o, *o[:1]] if isinstance(o, list) else [o]) for i, o in pairs]
 
 

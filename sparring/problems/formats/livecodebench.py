@@ -9,9 +9,10 @@ import json
 import pickle
 import zlib
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_validator
 
 from sparring.core.problem import Problem
 from sparring.core.verdict import Test
@@ -33,6 +34,12 @@ class _Question(Record):
     question_id: str = Field(min_length=1, description='the question\'s id, such as "abc301_a"')
     question_title: str = Field(description="the question's title")
     question_content: str = Field(min_length=1, description="the question's text")
+
+    @field_validator("contest_date", mode="before")
+    @classmethod
+    def _as_text(cls, date: object) -> object:
+        return date.isoformat() if isinstance(date, datetime) else date  # as parquet files have it
+
     platform: str = Field(default="", description='where it was asked, such as "atcoder"')
     contest_date: str = Field(default="", description='an ISO date, such as "2023-05-13T00:00:00"')
     starter_code: str = Field(default="", description="the head of the function, or nothing")

@@ -78,6 +78,7 @@ def options(dataset: str, **more) -> EvaluateOptions:
         ("--dataset x --policy a/b --stages 3 --answer-format direct", "--answer-format has no effect"),
         ("--dataset embedded --policy empty --format mbpp", "--dataset embedded has no format"),
         ("--dataset x --policy empty --json /nowhere/out.json", "--json /nowhere/out.json"),
+        ("--dataset x --policy empty --json /tmp", "--json /tmp: is a directory"),
         ("--dataset none.json --policy empty", "none.json: no such file"),
         (f"--dataset {DATA / 'mbpp.jsonl'} --policy empty", "mbpp.jsonl: malformed JSON"),
         (f"--dataset {DATA / 'mbpp.jsonl'} --format humaneval --policy empty", "mbpp.jsonl: entry"),

@@ -166,6 +166,7 @@ def test_a_run_is_a_directory_a_name_or_the_latest(show: Show, run: Path, sandbo
         (["--step", "7"], "no attempt with step 7 in episodes.jsonl; it has steps 1 to 1"),
         (["--problem", "doubel"], "problem doubel in episodes.jsonl; such as double (1 in all)"),
         (["--player", "author"], "such as generator, discriminator (2 in all)"),
+        (["--worst"], "are about attempts: give --step, --problem or --player"),
     ],
 )
 def test_what_is_not_there(run: Path, refused, arguments: list[str], reason: str) -> None:

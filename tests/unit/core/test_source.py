@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparring.core.source import MOST_CHARS, is_valid_python, parse
+from sparring.core.source import MOST_CHARS, is_valid_python, parse, unchecked
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = {
@@ -45,3 +45,21 @@ def test_what_is_read():
     assert not is_valid_python("return 1")
     with pytest.raises(SyntaxError, match="at most 20 are read"):
         parse("x" * 21, most_chars=20)
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        ("assert f(1) == 2", None),
+        ("f(1)", None),
+        ("x = f(1)\nassert x", None),
+        ('"a docstring"\ncheck(f)', None),
+        ("f(1) == 2", "f(1) == 2"),
+        ("assert f(1) == 2\nf(2) in [4]", "f(2) in [4]"),
+        ("['assert f(1) == 2']", "['assert f(1) == 2']"),
+        ("not f(1)", "not f(1)"),
+        ("f", "f"),
+    ],
+)
+def test_an_expression_whose_value_nothing_checks_is_no_test(test: str, found: str | None) -> None:
+    assert unchecked(parse(test)) == found

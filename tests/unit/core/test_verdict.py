@@ -23,6 +23,12 @@ def test_what_a_data_set_does_not_state_is_left_to_the_run():
     assert Limits().over(run) == run
 
 
+def test_the_wall_clock_does_not_end_a_test_before_a_stated_cpu_limit():
+    assert Limits(cpu_s=20).over(Limits()).wall_s == 80
+    assert Limits(cpu_s=1).over(Limits()).wall_s == 8
+    assert Limits(cpu_s=20, wall_s=30).over(Limits()).wall_s == 30
+
+
 def test_only_passed_passes():
     assert [s for s in Status if Verdict(status=s).passed] == [Status.PASSED]
 

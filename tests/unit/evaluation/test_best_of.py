@@ -105,5 +105,6 @@ def test_a_file_without_sampled_programs_is_refused_in_a_line(content, tmp_path)
 def test_programs_that_were_not_judged_and_other_problems_are_left_out(tmp_path) -> None:
     file = tmp_path / "programs.json"
     samples = [{"program": RIGHT, "test_rate": 1.0}, {"program": PLUS, "test_rate": None}]
-    file.write_text(json.dumps({"tasks": {"d": {"samples": samples}, "other": {"samples": samples}}}))
+    tasks = {"d": {"samples": samples}, "e": {"samples": samples[1:]}, "other": {"samples": samples}}
+    file.write_text(json.dumps({"tasks": tasks}))
     assert sampled_programs(file, [DOUBLE, replace(DOUBLE, id="e")]) == {"d": [(RIGHT, 1.0)]}

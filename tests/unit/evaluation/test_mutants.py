@@ -6,6 +6,7 @@ import pytest
 
 from sparring.core.interfaces import SandboxFailure
 from sparring.core.problem import Problem
+from sparring.core.verdict import Limits
 from sparring.evaluation.mutants import OPERATORS, Mutant, mutants, non_equivalent
 
 EVERY = 10_000
@@ -101,6 +102,20 @@ ENDLESS = Mutant(source="def f(xs):\n    while True:\n        pass\n", operator=
 
 def bugs(sandbox, *candidates: Mutant, probes=()) -> list[Mutant]:
     return asyncio.run(non_equivalent(PROBLEM, candidates, sandbox, probes))
+
+
+def test_a_slow_reference_has_the_time_that_its_problem_states(sandbox):
+    wait = "def f(xs):\n    end = __import__('time').process_time() + {seconds}\n"
+    wait += "    while __import__('time').process_time() < end: pass\n    return {result}\n"
+    slow = replace(
+        PROBLEM,
+        baseline_tests=("assert f([1]) == 1",),
+        hidden_tests=(),
+        reference_solution=wait.format(seconds=0.8, result=1),
+        limits=Limits(cpu_s=4),
+    )
+    bug = Mutant(source=wait.format(seconds=0, result=2), operator="constant", line=4)
+    assert asyncio.run(non_equivalent(slow, [bug], sandbox, limits=Limits(cpu_s=0.3))) == [bug]
 
 
 def test_a_bug_shows_on_a_baseline_test_a_hidden_test_or_a_probe(sandbox):

@@ -279,13 +279,16 @@ def test_four_bits_are_multiplied_in_the_precision_of_the_learner(precision, dty
     assert options["quantization_config"].bnb_4bit_compute_dtype == dtype
 
 
+@pytest.mark.parametrize("modules", [None, ["q_proj", "v_proj"]])
 @pytest.mark.parametrize(("bits", "share"), [("8bit", 0.6), ("4bit", 0.4)])
-def test_a_quantised_backbone_learns_and_is_published_whole(tmp_path, bits, share):
+def test_a_quantised_backbone_learns_and_is_published_whole(tmp_path, bits, share, modules):
     """R3, property 7: it takes less memory. bitsandbytes (requirements/dev.lock) does it on a CPU, too."""
     path = tmp_path / "model"
     tiny_model(hidden_size=64, intermediate_size=128).save_pretrained(path)
     settings = LearnerSettings(
-        estimator={"kind": "grpo"}, schedule={"warmup_updates": 0}, lora={"rank": 4, "quantize": bits}
+        estimator={"kind": "grpo"},
+        schedule={"warmup_updates": 0},
+        lora={"rank": 4, "quantize": bits, "target_modules": modules},
     )
     learner = Learner(settings, 1e-2, path, path)
     model = learner.policy.model

@@ -111,14 +111,15 @@ def test_sharded_weights_are_not_trained_in_fp16() -> None:
 
 
 def test_what_rounds_apart_is_corrected_for() -> None:
-    """Engine and learner in bf16; 0 turns it off."""
+    """Learner in bf16, or engine in 16 bits; 0 turns it off."""
 
-    def cap(hardware: Hardware, **learner: object) -> float | None:
-        config = Config.model_validate({"generator": {"learner": learner}})
+    def cap(hardware: Hardware, engine: str | None = None, **learner: object) -> float | None:
+        config = Config.model_validate({"generator": {"learner": learner, "engine": {"dtype": engine}}})
         return fitted(config, hardware).generator.learner.importance_cap
 
-    assert [cap(hardware) for hardware in (CPU, V100, A100)] == [None, None, 2.0]
-    assert cap(A100, precision="fp32") is None
+    assert [cap(hardware) for hardware in (CPU, V100, A100)] == [None, 2.0, 2.0]
+    assert cap(A100, precision="fp32") == 2.0 and cap(A100, "float32") == 2.0
+    assert cap(A100, "float32", precision="fp32") is None
     assert cap(A100, importance_cap=0) == 0 and cap(A100, importance_cap=5) == 5
 
 
@@ -134,6 +135,24 @@ def test_float32_is_less_exact_on_a_gpu() -> None:
 
     assert [tolerance(hardware) for hardware in (CPU, V100, A100)] == [1e-3, 0.1, 0.5]
     assert tolerance(A100, dtype="float32") == 5e-3
+
+
+@pytest.mark.parametrize(
+    ("learner", "hardware", "tolerance"),
+    [
+        ({"lora": {"quantize": "4bit"}}, CPU, 0.5),
+        ({"lora": {"quantize": "8bit"}}, V100, 0.5),
+        ({"lora": {}, "precision": "bf16"}, CPU, 0.5),
+        ({"lora": {}}, CPU, 1e-3),
+        ({"sharding": "fsdp", "workers": 2, "precision": "bf16"}, CPU, 0.5),
+        ({"precision": "bf16"}, CPU, 1e-3),
+    ],
+)
+def test_an_engine_differs_from_a_learner_whose_weights_are_rounded(
+    learner: dict[str, object], hardware: Hardware, tolerance: float
+) -> None:
+    config = Config.model_validate({"generator": {"learner": learner, "engine": {"dtype": "float32"}}})
+    assert fitted(config, hardware).generator.engine.tolerance == tolerance
 
 
 def test_an_engine_has_adapters_where_it_computes_in_16_bits() -> None:

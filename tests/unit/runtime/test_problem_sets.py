@@ -197,3 +197,53 @@ def test_a_bad_problem_file_is_refused_before_torch_is_imported() -> None:
     ended = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)
     assert "none.json: no such file" in ended.stderr
     assert ended.stdout.splitlines() == ["False"]
+
+
+def _config(file, held_out, **problems) -> Config:
+    return Config.model_validate(
+        {
+            "problems": {"file": str(file), "held_out": {"file": str(held_out)}, **problems},
+            "generator": {"model": "a"},
+            "discriminator": {"model": "b"},
+        }
+    )
+
+
+def test_problems_of_two_parts_with_one_id_stay_apart(tmp_path):
+    """Published sets number each part from 0."""
+    files = [tmp_path / "train.json", tmp_path / "test.json"]
+    for file, name in zip(files, ("f", "g"), strict=True):
+        entry = problem(name, f"def {name}(n): return n") | {"id": "0"}
+        file.write_text(json.dumps({"problems": [entry]}))
+    train, held_out = load_splits(_config(*files))
+    assert [p.id for p in train] == ["0"] and [p.id for p in held_out] == ["0/held_out"]
+
+
+def test_pass_rates_of_other_problems_are_refused(tmp_path):
+    files = [tmp_path / "train.json", tmp_path / "test.json"]
+    for file, name in zip(files, ("f", "g"), strict=True):
+        file.write_text(json.dumps({"problems": [problem(name, f"def {name}(n): return n")]}))
+    rates = tmp_path / "rates.json"
+    rates.write_text(json.dumps({"pass_rates": {"g": 0.5}}))
+    with pytest.raises(ProblemFileError, match=r"has none of the training problems \(they are named as f\)"):
+        load_splits(_config(*files, pass_rates=str(rates)))
+
+
+def test_tests_are_shown_in_a_run_without_held_out_problems(tmp_path):
+    file = tmp_path / "train.json"
+    file.write_text(json.dumps({"problems": [problem("f", "def f(n): return n")]}))
+    config = Config.model_validate(
+        {
+            "problems": {"file": str(file), "shown_tests": 1},
+            "evaluation": {"enabled": False},
+            "generator": {"model": "a"},
+            "discriminator": {"model": "b"},
+        }
+    )
+    (train,), held_out = load_splits(config)
+    assert "assert f(2) == 2" in train.description and not held_out
+
+
+def test_a_problem_without_tests_is_no_problem_of_the_multistage_game():
+    bare = load_written(str(DATA / "ult.jsonl"), EvaluateOptions(dataset="x", policy="a", format="ult"))
+    assert "no tests" in (MultistageRules().refuse(bare[0]) or "")

@@ -221,3 +221,13 @@ def test_a_part_is_a_problem_file_that_a_run_reads(tmp_path):
     (other,) = [replace(problem, id="x", language="q") for problem in problems(1)]
     with pytest.raises(SweepError, match="problem x: folds and sizes are for Python functions"):
         write_problems(tmp_path / "q.json", [other])
+
+
+@pytest.mark.parametrize("kind", ["cross-validate", "data-size"])
+def test_a_sweep_that_divides_the_problems_takes_no_others(tmp_path, monkeypatch, kind):
+    sweep = Sweep(kind=kind, config="debug", settings=(Setting(name="s", keys={}),), replicates=SEEDS)
+    with pytest.raises(SweepError, match=r"--problems\.file: .* divides the problems itself"):
+        check(sweep.model_copy(update={"arguments": ("--problems.file", "mine.json")}), tmp_path)
+    monkeypatch.setenv("SPARRING_PROBLEMS__FILE", "mine.json")
+    with pytest.raises(SweepError, match="SPARRING_PROBLEMS__FILE"):
+        check(sweep, tmp_path)

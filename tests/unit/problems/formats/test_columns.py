@@ -100,3 +100,28 @@ def test_a_field_map_of_a_data_set_on_the_hub(hub) -> None:
     hub({"validation": rows("columns.jsonl")})
     fields = {**FIELDS, "id": "uid"}
     assert len(load_dataset("owner/name", "fields", fields=fields, split="validation")) == 2
+
+
+def test_columns_as_tables_have_them(tmp_path) -> None:
+    row = {
+        "instruction": "Add one.",
+        "tests": "['assert f(1) == 2', \"assert f(2) == 3\"]",  # pandas wrote the list
+        "secret": None,
+        "level": 1500.0,
+        "topics": 7,
+    }
+    path = tmp_path / "table.jsonl"
+    path.write_text(json.dumps(row))
+    fields = {name: column for name, column in FIELDS.items() if column in row}
+    (problem,) = load_dataset(path, "fields", fields=fields)
+    assert problem.baseline_tests == ("assert f(1) == 2", "assert f(2) == 3")
+    assert (problem.hidden_tests, problem.difficulty, problem.tags) == ((), 1500, ("7",))
+
+
+def test_a_column_of_expressions_holds_no_tests(tmp_path) -> None:
+    path = tmp_path / "table.jsonl"
+    path.write_text(json.dumps({"instruction": "Add one.", "tests": ["f(1) == 2"]}))
+    fields = {"description": "instruction", "baseline_tests": "tests"}
+    assert "'f(1) == 2' checks nothing; expected 'assert f(1) == 2'" in error_of(
+        path, "fields", fields=fields
+    )

@@ -4,11 +4,13 @@ import base64
 import os
 import pickle
 import zlib
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from sparring.core.verdict import Limits
+from sparring.problems.formats import load_dataset
 from sparring.problems.formats.livecodebench import unpickled_text
 from sparring.problems.formats.outputs import LiveCodeBenchTest
 from tests.datasets import error_of, load, outcome, rows, written
@@ -76,3 +78,16 @@ def test_malformed_pickles_are_refused(packed) -> None:
 def test_a_functional_test_needs_a_name(tmp_path) -> None:
     path = written(tmp_path, {**rows("livecodebench.jsonl")[1], "metadata": "{}"})
     assert "field 'metadata': no func_name, but functional tests" in error_of(path, "livecodebench")
+
+
+def test_a_date_is_a_string_or_what_arrow_makes_of_it(tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    found = [
+        row | {"contest_date": datetime.fromisoformat(row["contest_date"])}
+        for row in rows("livecodebench.jsonl")
+    ]
+    parquet.write_table(pyarrow.Table.from_pylist(found), tmp_path / "set.parquet")
+    problems = load_dataset(tmp_path / "set.parquet", "livecodebench")
+    assert [p.tags for p in problems] == [
+        p.tags for p in load("livecodebench.jsonl", "livecodebench").values()
+    ]
