@@ -21,7 +21,7 @@ BECAME = {
     "valid": "valid",
     "parse": "not a test in the asked form",
     "literal": "arguments or expected value are no plain values",
-    "contract": "does not fit the function's signature",
+    "contract": "does not fit the function's signature, or the types in the problem's own tests",
     "size": "input too big (game.input_limits)",
     "shown": "repeats a test that the prompt shows",
     "duplicate": "repeats an earlier test",
@@ -29,6 +29,7 @@ BECAME = {
     "silent": "tells of no program",
     "rejected": "the reference fails it",
     "unstable": "the reference gives another result each time",
+    "weak": "a program that returns nonsense passes it",
     "no_literal": "the reference's result cannot stand in a test",
 }
 """The possible statuses of a test that a discriminator wrote. The outcomes of a program have verdicts instead."""

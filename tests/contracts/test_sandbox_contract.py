@@ -71,6 +71,12 @@ def test_asserts_pass_or_fail_in_order(sandbox: Sandbox) -> None:
     assert verdicts[0].value is None and verdicts[0].passed
 
 
+def test_a_job_may_ask_for_more_memory_than_the_sandbox_was_made_for(sandbox: Sandbox) -> None:
+    """Data sets state up to 1024 MB, of which few programs need much."""
+    limits = QUICK.model_copy(update={"memory_mb": 2048})
+    assert statuses(judge(sandbox, PLUS_ONE, "assert f(1) == 2", limits=limits)) == ["PASSED"]
+
+
 @pytest.mark.parametrize(
     ("expression", "value"),
     [

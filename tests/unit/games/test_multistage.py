@@ -10,6 +10,7 @@ from sparring.core.verdict import Status
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rewards import RewardRules
 from sparring.games.multistage.rules import MultistageRules
+from sparring.tracking.runs import BECAME
 from tests.playing import Letters, player, sample_of
 
 RIGHT = "def f(n): return n + n"
@@ -168,6 +169,7 @@ def test_an_assertion_that_nonsense_passes_is_invalid(table):
     episode = table.play([RIGHT], [suite])
     (found,) = episode.judged("discriminator")
     assert [o.status for o in found.outcomes] == ["weak", "weak", "weak", "valid", "valid"]
+    assert {o.status for o in found.outcomes} <= BECAME.keys()
 
 
 @pytest.mark.parametrize("value", ["...", "[1, ...]", "1e999", "-1e999", "{'a': 1e999}"])
