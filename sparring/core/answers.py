@@ -240,4 +240,4 @@ def _with_helpers(snippets: Sequence[Snippet], best: int) -> str:
             taken.add(i)
     if len(taken) == 1:
         return snippets[best].text
-    return "\n".join(snippets[i].text for i in sorted(taken))
+    return "\n".join(snippets[i].text if i >= best else snippets[i].without_checks for i in sorted(taken))

@@ -82,6 +82,15 @@ class Snippet:
         return self.tree is not None and all(isinstance(node, kinds) for node in self.tree.body)
 
     @property
+    def without_checks(self) -> str:
+        """The text without the module's assertions and calls of print, which in an earlier block may be about an earlier,
+        wrong version."""
+        checks = [node for node in self.tree.body if _is_check(node)] if self.tree else []
+        dropped = {line for node in checks for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+        lines = self.text.splitlines(keepends=True)
+        return "".join(line for number, line in enumerate(lines, 1) if number not in dropped)
+
+    @property
     def reads_input(self) -> bool:
         for node in self.nodes:
             match node:
@@ -106,6 +115,13 @@ def _tree(text: str) -> ast.Module | None:
         return parse(text)
     except SyntaxError:
         return None
+
+
+def _is_check(node: ast.stmt) -> bool:
+    match node:
+        case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+            return True
+    return False
 
 
 def _is_stub(node: ast.AST) -> bool:

@@ -81,9 +81,9 @@ def parse_suite(
             "input_only" reads calls.
         shown: the `shown_calls` of the prompt. A test that has no other calls has the fault "shown".
     """
-    calls = _Calls(problem)
+    reader = _Calls(problem)
     found = tests_in(text, problem.entry_point, wants_calls=test_format == "input_only")
-    read = [_read_test(test, calls, test_format, limits) for test in found]
+    read = [_read_test(test, reader, test_format, limits) for test in found]
     return [
         replace(test, fault="shown") if not test.fault and all(key in shown for key in test.inputs) else test
         for test in read
@@ -109,28 +109,28 @@ def shown_calls(prompt: str, problem: Problem, limits: InputLimits) -> frozenset
         line = prompt[start.start() :][: limits.chars].partition("\n")[0]
         for end in re.finditer(r"\)", line):
             if calls := literal_calls(line[: end.end()], problem.entry_point):
-                with suppress(ValueError):  # `f(**{"x": 1})`, which is no test either
+                with suppress(ValueError, RecursionError):  # `f(**{"x": 1})`, which is no test either
                     found.add(reader.read(calls[0]).key)
                 break
     return frozenset(found)
 
 
-def _read_test(found: Found, calls: "_Calls", test_format: str, limits: InputLimits) -> EmittedTest:
+def _read_test(found: Found, reader: "_Calls", test_format: str, limits: InputLimits) -> EmittedTest:
     test, written = found
     if test is None:
         return EmittedTest(source=written, fault="parse")
     wants_call = test_format == "input_only"
-    if test_format == "strict" and not is_equation(test, calls.entry_point):
-        return _any_assert(test, written, calls, limits)
-    call_node, expected_node = (test, None) if wants_call else split_assertion(test, calls.entry_point)
+    if test_format == "strict" and not is_equation(test, reader.entry_point):
+        return _any_assert(test, written, reader, limits)
+    call_node, expected_node = (test, None) if wants_call else split_assertion(test, reader.entry_point)
     if test_format == "relabel" and expected_node is not None and not is_literal(expected_node):
         expected_node = None  # the reference's output takes its place
     if not isinstance(call_node, ast.Call):
         return EmittedTest(source=written, fault="parse")
     try:
         expected = literal(ast.literal_eval(expected_node)) if expected_node is not None else None
-        call = calls.read(call_node)
-        if getattr(call_node.func, "id", None) != calls.entry_point or call.calls_itself:
+        call = reader.read(call_node)
+        if getattr(call_node.func, "id", None) != reader.entry_point or call.calls_itself:
             raise ValueError
         asserted = "" if wants_call else ast.unparse(ast.Assert(test))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
