@@ -119,6 +119,16 @@ class _Waiting(NamedTuple):
     on_tokens: Callable[[Sequence[int]], None] | None
 
 
+class _Partial(NamedTuple):
+    """The tokens of an unfinished request."""
+
+    tokens: Sequence[int]
+
+
+def _tokens_so_far(output: Any) -> _Partial:
+    return _Partial(tuple(output.outputs[0].token_ids))
+
+
 class VllmEngine:
     """A vLLM engine with its thread. All async methods must be called from the same event loop."""
 
@@ -326,8 +336,9 @@ class VllmEngine:
             while self._obey():
                 with _STEP:
                     outputs = self._llm.step()
-                if outputs:
-                    self._loop.call_soon_threadsafe(self._settle, [(o.request_id, o) for o in outputs])
+                if outputs:  # vLLM goes on writing to the tokens of an unfinished one
+                    found = [(o.request_id, o if o.finished else _tokens_so_far(o)) for o in outputs]
+                    self._loop.call_soon_threadsafe(self._settle, found)
         except Exception as error:
             log.exception("a vLLM engine ended")
             self._death = EngineFailure(f"vLLM ended: {_in_words(error)}")
@@ -358,9 +369,10 @@ class VllmEngine:
             if isinstance(result, Exception):
                 waiting.answer.set_exception(result)
                 continue
+            tokens = result.tokens if isinstance(result, _Partial) else None
             if waiting.on_tokens is not None:
-                waiting.on_tokens(result.outputs[0].token_ids)
-            if getattr(result, "finished", True):
+                waiting.on_tokens(result.outputs[0].token_ids if tokens is None else tokens)
+            if tokens is None:
                 waiting.answer.set_result(result)
 
 

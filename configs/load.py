@@ -82,10 +82,6 @@ class _EachKeyOnce(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-UNTRACKED = ("--tracking.to", "[]")
-"""Arguments with which a stored config is read by who tracks nothing: the trackers need not be installed."""
-
-
 class ConfigError(SparringError):
     """A faulty configuration. The message consists of lines that a user can act on."""
 

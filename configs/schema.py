@@ -284,12 +284,6 @@ class Config(Settings):
     def _check_sandbox(self) -> None:
         if self.sandbox.runtime is not None and self.sandbox.backend in ("namespace", "process"):
             raise ValueError(f"sandbox.runtime has no effect with sandbox.backend {self.sandbox.backend}")
-        limits = self.sandbox_limits
-        if limits is not None and limits.wall_s < limits.cpu_s:
-            raise ValueError(
-                f"game.sandbox_limits: wall_s {limits.wall_s:g} ends a test before cpu_s {limits.cpu_s:g} can: raise wall_s "
-                f"(four times cpu_s is usual: {4 * limits.cpu_s:g})"
-            )
 
     def _check_game(self) -> None:
         game, generator = self.game, self.generator

@@ -317,8 +317,8 @@ async def own_tests_report(
     times as many inputs near theirs detect.
 
     The seeded bugs are those that all tests of a problem, or 40 inputs near theirs, detect. A problem whose tests name
-    no input has no near inputs and is left out of the shares for near inputs. The limit is half a second of CPU, since
-    many references loop forever on an input that they were not made for.
+    no input has no near inputs and is left out of the shares for near inputs. The limit is half a second of CPU,
+    unless a problem states one, since many references loop forever on an input that they were not made for.
     """
     _need_references(settings, problems)
     limits = settings.limits if settings.cpu_s else Limits(cpu_s=0.5)

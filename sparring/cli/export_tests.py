@@ -189,7 +189,7 @@ def _without_own(problem: Problem, tests: Kills) -> Kills:
 
     def calls(test: str) -> set[str]:
         read = parse_suite(test, problem, test_format="strict", limits=InputLimits())
-        return {found.call for found in read if found.call}
+        return {call for found in read for call in found.inputs}
 
     own = {call for test in problem.baseline_asserts for call in calls(test)}
     return {test: kills for test, kills in tests.items() if not calls(test) <= own}

@@ -40,15 +40,19 @@ _AT_ONCE = 8
 def main(arguments: Sequence[str]) -> None:
     options = _options(arguments)
     with plain_endings():
-        from configs.load import UNTRACKED, load_run
+        from configs.load import load_run
+        from configs.options import check_writable
         from sandbox_workers.local import LocalSandbox
         from sparring.runtime.problem_sets import load_splits
         from sparring.tracking.rows import write_json
 
         run = find_run(options.run, options.output_dir)
-        if options.json is not None and (options.json.is_dir() or not options.json.resolve().parent.is_dir()):
-            raise SparringError(f"--json {options.json}: give a file in a directory that exists")
-        stored = ["--config", str(run / "config.yaml"), *UNTRACKED, *options.keys]
+        if options.json is not None:
+            try:
+                check_writable(options.json, "--json")
+            except ValueError as error:
+                raise SparringError(str(error)) from None
+        stored = ["--config", str(run / "config.yaml"), *options.keys]
         config = load_run(stored)[0].to_config()
         if config.game.kind not in _GAMES:
             raise SparringError(f"{run}: game {config.game.kind} has no attempts that can be judged again")

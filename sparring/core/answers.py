@@ -87,7 +87,7 @@ def extract_program(text: str, *, language: str = "python", entry_point: str | N
     if not pieces:
         return _last_block(blocks, PYTHON, text)
     best = max(range(len(pieces)), key=lambda i: (*pieces[i].key(entry_point), i))
-    return _with_helpers([piece.snippet for piece in pieces], best)
+    return _with_helpers([piece.snippet for piece in pieces], best, entry_point)
 
 
 def last_block(text: str) -> str:
@@ -224,7 +224,7 @@ def _code_in(text: str, begin: int, end: int) -> int:
 
 
 # ---------------------------------------------------------------------- programs in several blocks
-def _with_helpers(snippets: Sequence[Snippet], best: int) -> str:
+def _with_helpers(snippets: Sequence[Snippet], best: int, entry_point: str | None) -> str:
     """Returns the program, with the snippets that define what it needs and the ones that need what it defines."""
     taken, needs = {best}, snippets[best].needs
     for i in reversed(range(best)):
@@ -240,4 +240,5 @@ def _with_helpers(snippets: Sequence[Snippet], best: int) -> str:
             taken.add(i)
     if len(taken) == 1:
         return snippets[best].text
-    return "\n".join(snippets[i].text if i >= best else snippets[i].without_checks for i in sorted(taken))
+    checked = range(best if entry_point else 0)  # a whole program prints its result
+    return "\n".join(snippets[i].without_checks if i in checked else snippets[i].text for i in sorted(taken))

@@ -85,10 +85,9 @@ class Snippet:
     def without_checks(self) -> str:
         """The text without the module's assertions and calls of print, which in an earlier block may be about an earlier,
         wrong version."""
-        checks = [node for node in self.tree.body if _is_check(node)] if self.tree else []
-        dropped = {line for node in checks for line in range(node.lineno, (node.end_lineno or 0) + 1)}
-        lines = self.text.splitlines(keepends=True)
-        return "".join(line for number, line in enumerate(lines, 1) if number not in dropped)
+        body = self.tree.body if self.tree else []
+        kept = [node for node in body if not _is_check(node)]
+        return self.text if len(kept) == len(body) else ast.unparse(ast.Module(kept, [])) + "\n"
 
     @property
     def reads_input(self) -> bool:

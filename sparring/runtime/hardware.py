@@ -6,14 +6,14 @@ driver reports for the smallest GPU, in GiB (a "24 GB" card has a little less th
                                      CPU       GPU: < 20     < 60     more
     learner.precision                fp32      bf16 from compute capability 8, fp16 from 7, else fp32 (fsdp: no fp16); a GPU
                                                that the installed torch has no kernels for is refused (CUDA 13: below 7.5)
-    learner.importance_cap           -         2 with precision bf16, and with rollout.max_policy_lag
+    learner.importance_cap           -         2 with precision bf16 or an engine in 16 bits, and with rollout.max_policy_lag
     learner.gradient_checkpointing   off       the fastest that fit by sparring/runtime/memory_plan.py; if the model's config
     learner.microbatch_tokens        16384     cannot be read: on, 4096, 128
     learner.logits_mb                128
     engine.max_num_seqs              64        32            64       256
     engine.dtype                     float32   bfloat16 from compute capability 8, float16 from 7, else float32
     engine.adapter                   off       on, of a policy with learner.lora: backbone not quantised, dtype not float32
-    engine.probe_tolerance           1e-3      by dtype: bfloat16 0.5, float16 0.1, float32 5e-3
+    engine.probe_tolerance           1e-3      by dtype: bfloat16 0.5, float16 0.1, float32 5e-3; 0.5 of a learner with rounded weights
     engine.sleep                     off       on if a GPU is shared, vLLM can sleep, and not all fits otherwise
     engine.gpu_memory_utilization    -         what the learners leave, at most 0.9, in equal parts to an actor's engines
     learner.gpus, rollout.gpus       -         1 if there are enough for all; else the learners share one GPU and the

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from actors.settings import TransformersEngineSettings
-from configs.load import UNTRACKED, load_run
+from configs.load import load_run
 from configs.schema import Config
 from sandbox_workers.local import LocalSandbox
 from sandbox_workers.nothing import NoSandbox
@@ -66,7 +66,7 @@ def read_config(run: Path) -> Config:
     """Returns the config of a run. Raises SparringError if the directory holds no run."""
     if not (run / "config.yaml").is_file():
         raise SparringError(f"{run}: no run (a directory with config.yaml)")
-    return load_run(["--config", str(run / "config.yaml"), *UNTRACKED])[0].to_config()
+    return load_run(["--config", str(run / "config.yaml")])[0].to_config()
 
 
 def members_of(run: Path, config: Config) -> list[Member]:

@@ -30,6 +30,7 @@ from sparring.runtime.build import ordered_ids
 from sparring.runtime.hardware import known_shapes, shapes_of
 from sparring.runtime.parts import Start
 from sparring.runtime.placement import Node, NoPlace, described, parts_of, place
+from sparring.tracking.settings import PACKAGES, is_installed
 
 _GIB, _MIB = 1 << 30, 1 << 20
 _WEIGHTS, _ADAM = 4, 8
@@ -110,9 +111,10 @@ def make_plan(
         line, obstacle = look(config, start)
         lines += [line] if line else []
         obstacles += [obstacle] if obstacle else []
+    obstacles += trackers(config) if here else []
     if here:
         obstacles += _languages(config, {problem.language for problem in (*train, *held_out)})
-    return Plan(lines=lines, obstacles=obstacles, warnings=list(_rates(config, start)))
+    return Plan(lines=lines, obstacles=obstacles, warnings=[*_rates(config, start), *_wall_clock(config)])
 
 
 Look = tuple[str | None, str | None]
@@ -242,6 +244,25 @@ def _languages(config: Config, names: Collection[str]) -> list[str]:
         except UnknownLanguage as error:
             told.append(str(error))
     return told
+
+
+def _wall_clock(config: Config) -> Iterator[str]:
+    limits = config.sandbox_limits
+    if limits is not None and limits.wall_s < limits.cpu_s:
+        yield (
+            f"game.sandbox_limits: wall_s {limits.wall_s:g} ends a test before cpu_s {limits.cpu_s:g} can; four times cpu_s is "
+            "usual"
+        )
+
+
+def trackers(config: Config) -> list[str]:
+    """Returns which packages are missing. They need not be there to read the config of a run that was tracked."""
+    missing = [
+        name for name in config.tracking.to if not is_installed("httpx" if name == "webhook" else name)
+    ]
+    return [
+        f"tracking.to: {n} is not installed: pip install {PACKAGES[n]}, or leave {n} out" for n in missing
+    ]
 
 
 def _shared_memory(config: Config, start: Start) -> Look:

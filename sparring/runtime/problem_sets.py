@@ -50,6 +50,8 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
                 split=settings.held_out.split,
                 exact_outputs=settings.exact_outputs,
             )
+    known = {p.id for p in train}  # parts of a set may both count from 0
+    held_out = [replace(p, id=f"{p.id}/held_out") if p.id in known else p for p in held_out]
     if settings.known_tests is not None:
         train, held_out = (
             [
@@ -66,8 +68,6 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     train = playable(train, settings.file, config.game, leave_out=leaves_out)
     held_out = playable(held_out, settings.held_out_from, config.game, leave_out=leaves_out)
     train = _learnable(_without(train, held_out, settings), settings.pass_rates)
-    known = {p.id for p in train}  # parts of a set may both count from 0
-    held_out = [replace(p, id=f"{p.id}/held_out") if p.id in known else p for p in held_out]
     with _key("problems.shown_tests"):
         return with_shown_tests(train, settings.shown_tests), with_shown_tests(held_out, settings.shown_tests)
 

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import ValidationError
 
+from configs.environment import DATASET
 from configs.layers import leaves, nested, overlay
 from configs.load import ConfigError, MadeRecipe, load_run, read_recipe, recipe_path
 from configs.schema import Config
@@ -286,8 +287,10 @@ def config_of(sweep: Sweep, trial: Trial, directory: Path) -> Config:
 
 def check(sweep: Sweep, directory: Path) -> None:
     """Checks each setting and each replicate, before anything runs. Raises ConfigError or SweepError."""
-    if sweep.kind in ("cross-validate", "data-size"):
-        others = [word for word in (*sweep.arguments, *os.environ) if word.startswith(_OF_PROBLEMS)]
+    divides = sweep.kind in ("cross-validate", "data-size")
+    if divides:
+        given = [*sweep.arguments, *(name for name, value in os.environ.items() if value)]
+        others = [word for word in given if word.startswith(_OF_PROBLEMS)]
         if others:
             raise SweepError(
                 f"{others[0]}: a sweep of kind {sweep.kind} divides the problems itself: put the keys of problems into a "
@@ -298,6 +301,10 @@ def check(sweep: Sweep, directory: Path) -> None:
         if trial.number and trial.replicate != sweep.replicates[0]:
             continue
         config = config_of(sweep, trial, directory)
+        if divides and config.game.kind == "code_execution" and os.environ.get(DATASET):
+            raise SweepError(
+                f"{DATASET} would take the place of the problems that the sweep divides: unset it"
+            )
         if not config.evaluation.enabled:
             raise SweepError("a sweep compares held-out scores: evaluation.enabled must be true")
         other = first.setdefault((content(config), trial.replicate.name), trial.setting.name)

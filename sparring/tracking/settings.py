@@ -34,12 +34,7 @@ class TrackingSettings(Settings):
 
     @field_validator("to")
     @classmethod
-    def _libraries_are_there(cls, to: tuple[str, ...]) -> tuple[str, ...]:
-        for name in to:
-            if not is_installed("httpx" if name == "webhook" else name):
-                raise ValueError(
-                    f"{name} is not installed: pip install {PACKAGES[name]}, or leave {name} out"
-                )
+    def _once(cls, to: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(to))
 
     @model_validator(mode="after")

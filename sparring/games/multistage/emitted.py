@@ -1,10 +1,10 @@
 """Reads the tests of a suite from a discriminator's completion. Pure; nothing is executed."""
 
 import ast
-import cmath
+import builtins
 import inspect
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -53,8 +53,8 @@ class EmittedTest:
     fault: str = ""
     """Why the test is not run: "parse", "literal", "contract", "size" or "shown"; empty if it can be run."""
     inputs: frozenset[str] = field(default=frozenset(), compare=False)
-    """A key for each of its calls. A call has one key however it is spelled: 1, 1.0 and True are one input, and an argument
-    that equals the parameter's default may be left out."""
+    """A key for each of its calls. A call has one key whether its arguments are named or not, and an argument that equals the
+    parameter's default may be left out."""
 
     @property
     def identity(self) -> str:
@@ -97,7 +97,7 @@ def distinct(tests: Iterable[EmittedTest]) -> list[EmittedTest]:
     for test in tests:
         if seen.isdisjoint(test.inputs):
             found.append(test)
-        seen |= test.inputs
+            seen |= test.inputs
     return found
 
 
@@ -230,8 +230,8 @@ class _Calls:
             value = ast.literal_eval(node)
             fits = fits and (parameter is None or self._takes(parameter, value))
             texts.append(prefix + literal(value))
-            if parameter is None or _key(value) != _key_of_default(parameter):
-                keys.append(name + _key(value))
+            if parameter is None or literal(value) != _default(parameter):
+                keys.append(name + literal(value))
             values.append(value)
         text, key = (f"{self.entry_point}({', '.join(parts)})" for parts in (texts, keys))
         return _Call(text, key, values, fits, calls_itself)
@@ -247,35 +247,18 @@ class _Calls:
         return self._signature.bind(*call.args, **named)
 
     def _takes(self, parameter: inspect.Parameter, value: object) -> bool:
-        default = parameter.default
-        if value is None and isinstance(default, ast.Constant) and default.value is None:
+        if literal(value) == _default(parameter):
             return True
-        known = self._known.get(parameter.name)
-        return _is_like(value, known) if known else _matches(value, parameter.annotation)
+        # None says nothing of the type that else is taken
+        known = {_type(one) for one in self._known.get(parameter.name, ()) if one is not None}
+        return _type(value) in known if known else _matches(value, parameter.annotation)
 
 
-def _key(value: object) -> str:
-    """Returns the source of a value, the same for all values that are equal."""
-
-    def merged(part: object) -> object:
-        match part:
-            case bool():
-                return int(part)
-            case float() if part.is_integer():
-                return int(part)
-            case list() | tuple() | set():
-                return type(part)(map(merged, part))
-            case dict():
-                return {merged(name): merged(item) for name, item in part.items()}
-        return part
-
-    return literal(merged(value))
-
-
-def _key_of_default(parameter: inspect.Parameter) -> str | None:
+def _default(parameter: inspect.Parameter) -> str | None:
+    """Returns the source of a parameter's default value; None if it has none, or none that is a literal."""
     default = parameter.default
     is_known = isinstance(default, ast.expr) and is_literal(default)
-    return _key(ast.literal_eval(default)) if is_known else None
+    return literal(ast.literal_eval(default)) if is_known else None
 
 
 def _signature(function: ast.FunctionDef | ast.AsyncFunctionDef) -> inspect.Signature:
@@ -312,8 +295,6 @@ def _small_enough(value: object, limits: InputLimits) -> bool:
         return len(value) <= limits.string
     if isinstance(value, int):
         return abs(value) <= limits.abs_int
-    if isinstance(value, float | complex):  # infinity has no literal: its repr would not be the value
-        return cmath.isfinite(value)
     if isinstance(value, dict):
         parts: list[object] = [*value.keys(), *value.values()]
         return len(value) <= limits.items and all(_small_enough(p, limits) for p in parts)
@@ -333,8 +314,8 @@ def _matches(value: object, annotation: ast.expr | None) -> bool:
         case ast.Constant(value=None):
             return value is None
         case ast.Name(id=name) if (of_name := _BUILTIN_TYPES.get(_PLAIN_NAMES.get(name, name))) is not None:
-            exact_int = name != "int" or not isinstance(value, bool)
-            return isinstance(value, of_name) and exact_int
+            is_number = name in ("int", "float")
+            return isinstance(value, of_name) and not (is_number and isinstance(value, bool))
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return _matches(value, left) or _matches(value, right)
         case ast.Subscript(value=ast.Name(id=name), slice=inside):
@@ -348,27 +329,15 @@ def _matches(value: object, annotation: ast.expr | None) -> bool:
                     return all(_matches(item, part) for item in value)
                 case "dict", dict(), [of_names, of_items]:
                     return all(_matches(n, of_names) and _matches(i, of_items) for n, i in value.items())
-                case "tuple", tuple(), [part, ast.Constant(value=end)] if end is ...:
+                case "tuple", tuple(), [part] | [part, ast.Constant(value=builtins.Ellipsis)]:
                     return all(_matches(item, part) for item in value)
                 case "tuple", tuple(), _:
                     return len(value) == len(parts) and all(map(_matches, value, parts))
-                case "list" | "set" | "dict" | "tuple", _, _:
-                    return False
+                case "list" | "set" | "dict" | "tuple" as base, _, _:
+                    return isinstance(value, _BUILTIN_TYPES[base])  # with other parts than it can have
     return True
 
 
-def _is_like(value: object, known: Sequence[object]) -> bool:
-    """Returns whether the value has the type of a known value, and its items that of known items, if there are any. Of
-    numbers, int and float count as one type."""
-    alike = [other for other in known if _type(other) is _type(value)]
-    if not alike or not isinstance(value, list | tuple | set | dict):
-        return bool(alike)
-    if isinstance(value, dict):
-        names, items = ([part for one in alike for part in getattr(one, way)()] for way in ("keys", "values"))
-        return not names or all(_is_like(n, names) and _is_like(i, items) for n, i in value.items())
-    items = [item for one in alike for item in one]  # type: ignore[attr-defined]
-    return not items or all(_is_like(item, items) for item in value)
-
-
 def _type(value: object) -> type:
+    """Returns the value's type; int and float count as one."""
     return int if type(value) is float else type(value)

@@ -62,7 +62,8 @@ def tests_in(text: str, entry_point: str, *, wants_calls: bool) -> Iterator[Foun
 
 def split_assertion(test: ast.expr, entry_point: str) -> tuple[ast.expr | None, ast.expr | None]:
     """Returns the call in an assertion and the expression of its expected value, which is None if the assertion does not
-    state one: `f(1) == 2` gives f(1) and 2, `not f(1)` gives f(1) and False, `f(1) > 2` gives f(1) and None.
+    state one: `f(1) == 2` and `abs(f(1) - 2) < 0.1` give f(1) and 2, `not f(1)` gives f(1) and False, `f(1) > 2` gives f(1) and
+    None.
 
     If an assertion has different calls of the function, both results are None. If it has no call of the function but the
     form `g(1) == 2`, the call of the other function is returned.
@@ -76,6 +77,16 @@ def split_assertion(test: ast.expr, entry_point: str) -> tuple[ast.expr | None, 
                 return left, right
             if _is_call(right, entry_point):
                 return right, left
+        case (
+            ast.Compare(
+                left=ast.Call(
+                    func=ast.Name(id="abs"), args=[ast.BinOp(left=left, op=ast.Sub(), right=right)]
+                ),
+                ops=[ast.Lt() | ast.LtE()],
+            )
+            | ast.Call(func=ast.Attribute(attr="isclose") | ast.Name(id="isclose"), args=[left, right])
+        ) if _is_call(left, entry_point):
+            return left, right
         case ast.UnaryOp(op=ast.Not(), operand=operand) if _is_call(operand, entry_point):
             return operand, ast.Constant(False)
         case ast.Call() if _is_call(test, entry_point):
@@ -398,7 +409,10 @@ _COMPARISONS: dict[str, type[ast.cmpop]] = {
 }  # fmt: skip
 
 
-_OF_UNITTEST = ("first", "second", "a", "b", "expr1", "expr2", "expr", "obj", "member", "container", "places")
+_OF_UNITTEST = (
+    *("first", "second", "a", "b", "expr1", "expr2", "expr", "obj", "member", "container", "places"),
+    *("list1", "list2", "tuple1", "tuple2", "seq1", "seq2", "set1", "set2", "d1", "d2"),
+)
 """Names of the arguments of unittest's methods, in their order."""
 
 
@@ -407,14 +421,15 @@ def _unittest_assertion(value: ast.expr) -> ast.expr | None:
     match value:
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=args, keywords=keywords):
             named = {str(keyword.arg): keyword.value for keyword in keywords}
-            one, two, places = [*args, *(named[n] for n in _OF_UNITTEST if n in named), None, None, None][:3]
+            given = [*args, *(named[n] for n in _OF_UNITTEST if n in named)]
+            one, two, places, _, delta = [*given, *[None] * 5][:5]
             if one is None:
                 return None
             if name in _COMPARISONS and two is not None:
                 return ast.Compare(one, [_COMPARISONS[name]()], [two])
             if name == "assertAlmostEqual" and two is not None:
                 difference = ast.BinOp(one, ast.Sub(), two)
-                if (delta := named.get("delta")) is not None:
+                if (delta := named.get("delta", delta)) is not None:
                     return ast.Compare(_called("abs", difference), [ast.LtE()], [delta])
                 rounded = _called("round", difference, places or ast.Constant(7))
                 return ast.Compare(rounded, [ast.Eq()], [ast.Constant(0)])

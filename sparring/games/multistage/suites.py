@@ -34,9 +34,11 @@ del _names
 """Source of a program that hides all names of a reference but its entry point, and draws other random numbers."""
 _NONSENSE = """\
 def {name}(*args, **options):
-    return "\\0" * 997
+    return {result}
 """
-"""Source of a program that is wrong for every problem. An assertion that it passes says next to nothing of the function."""
+"""Source of a program that is wrong for every problem."""
+_NONSENSICAL = ('"\\0" * 997', "None")
+"""Its results. An assertion that holds for both says next to nothing of the function."""
 _TOLERANCE = 1e-6
 """Absolute and relative difference of two floats that count as equal: programs may add in another order."""
 
@@ -177,23 +179,19 @@ class Suites:
         name = self._problem.entry_point
         reference = self._problem.in_harness(self._problem.reference_solution)
         tests = [ReferenceTest(ask, name) for ask in asks]
-        found = await asyncio.gather(
+        alone = _ALONE.format(source=reference, name=name)
+        nonsense = [_NONSENSE.format(name=name, result=r) for r in _NONSENSICAL] if self._strict else []
+        first, second, *of_nonsense = await asyncio.gather(
             judged(self._sandbox.judge(reference, tests, limits=self._limits)),
-            judged(
-                self._sandbox.judge(
-                    _ALONE.format(source=reference, name=name), tests[::-1], limits=self._limits, run=1
-                )
-            ),
-            *(
-                [judged(self._sandbox.judge(_NONSENSE.format(name=name), asks, limits=self._limits))]
-                if self._strict
-                else []
-            ),
+            judged(self._sandbox.judge(alone, tests[::-1], limits=self._limits, run=1)),
+            *(judged(self._sandbox.judge(program, asks, limits=self._limits)) for program in nonsense),
         )
-        if found[0] is None or found[1] is None or found[-1] is None:
+        if first is None or second is None or None in of_nonsense:
             return False
-        runs = dict(zip(asks, zip(found[0], found[1][::-1], strict=True), strict=True))
-        weak = {ask for ask, verdict in zip(asks, found[-1], strict=True) if verdict.passed and self._strict}
+        runs = dict(zip(asks, zip(first, second[::-1], strict=True), strict=True))
+        weak = set(asks) if of_nonsense else set()
+        for verdicts in of_nonsense:
+            weak &= {ask for ask, verdict in zip(asks, verdicts or (), strict=True) if verdict.passed}
         for suite in suites:
             for test in suite.distinct:
                 ask = test.source if self._strict else test.call
@@ -278,12 +276,12 @@ def _equation(call: str, value: str) -> str:
 def _same_literal(one: str | None, other: str | None, tolerance: float = 0.0) -> bool:
     """Returns whether both are literals of equal value; tolerance: of two floats."""
     try:
-        values = ast.literal_eval(one or ""), ast.literal_eval(other or "")
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        first, second = ast.literal_eval(one or ""), ast.literal_eval(other or "")
+        if tolerance and isinstance(second, float) and isinstance(first, int | float):
+            return math.isclose(first, second, rel_tol=tolerance, abs_tol=tolerance)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, OverflowError):
         return False
-    if tolerance and isinstance(values[1], float) and isinstance(values[0], int | float):
-        return math.isclose(*values, rel_tol=tolerance, abs_tol=tolerance)
-    return bool(values[0] == values[1])
+    return bool(first == second)
 
 
 def _is_literal(value: str | None) -> bool:

@@ -207,7 +207,7 @@ def _problem(entry: Entry, question: _Question) -> Problem:
 
 def _tests(entry: Entry, text: str) -> tuple[str | None, list[Test]]:
     """Returns (name of the function that the tests call, or None for a whole program; the tests). Returns no tests if one of
-    them contains an integer that is too long to read (sparring/core/__init__.py)."""
+    them contains an integer that is too long to read (sparring/core/__init__.py), or an input that is no list of arguments."""
     expected = 'JSON {"inputs": [...], "outputs": [as many][, "fn_name"]}'
     if not text.strip():
         return None, []

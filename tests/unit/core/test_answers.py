@@ -206,8 +206,16 @@ def test_the_time_grows_with_the_length_only(text):
     "check", ["assert f(1.5) == 2", "print(f([1]))", "assert (\n    f(1.5)\n    == 2\n)"]
 )
 def test_the_checks_of_an_earlier_version_are_no_part_of_the_program(check):
-    first = f"import math\nimport sys\nsys.setrecursionlimit(5000)\ndef f(x): return math.floor(x)\n{check}\n"
+    first = f"import math\nimport sys\nsys.getrecursionlimit()\ndef f(x): return math.floor(x)\n{check}\n"
     answer = f"{block(first)}That is wrong. Fixed:\n{block('def f(x): return math.ceil(x)')}"
     names: dict = {}
     exec(extract_program(answer, entry_point="f"), names)
     assert names["f"](1.5) == 2 and "sys" in names
+
+
+def test_what_a_check_stands_beside_stays():
+    first = "import math\nLIMIT = 10; print(LIMIT)\nTEXT = 'a\x0cb'\nassert TEXT\nx = 1"
+    answer = f"{block(first)}Then:\n{block('def f(n): return n + LIMIT + x + len(TEXT)')}"
+    names: dict = {}
+    exec(extract_program(answer, entry_point="f"), names)
+    assert names["f"](1) == 15

@@ -58,6 +58,8 @@ def test_what_is_read():
         ("assert f(1) == 2\nf(2) in [4]", "f(2) in [4]"),
         ("['assert f(1) == 2']", "['assert f(1) == 2']"),
         ("not f(1)", "not f(1)"),
+        ("f(1) == 2 or fail()", None),
+        ("def check(n): assert f(n) == n\n[check(n) for n in (1, 2)]", None),
         ("f", "f"),
     ],
 )
