@@ -369,10 +369,10 @@ class VllmEngine:
             if isinstance(result, Exception):
                 waiting.answer.set_exception(result)
                 continue
-            tokens = result.tokens if isinstance(result, _Partial) else None
+            finished = not isinstance(result, _Partial)
             if waiting.on_tokens is not None:
-                waiting.on_tokens(result.outputs[0].token_ids if tokens is None else tokens)
-            if tokens is None:
+                waiting.on_tokens(result.outputs[0].token_ids if finished else result.tokens)
+            if finished:
                 waiting.answer.set_result(result)
 
 
