@@ -79,6 +79,10 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
         key, role = ("--policy", GENERATOR) if settings.policy else ("--discriminator", DISCRIMINATOR)
         model = open_model(find_policy(name, role, key), key)
     problems = _problems(settings, model)
+    if settings.policy and (bare := next((p for p in problems if not p.evaluation_tests), None)) is not None:
+        raise SparringError(
+            f"{settings.dataset}: problem {bare.id} has no tests, by which programs could be judged; give --discriminator"
+        )
     if model is not None:
         if note := model.note(problems):
             print(note, flush=True)

@@ -202,6 +202,13 @@ def test_scores_by_hand(dataset, scripted, tmp_path):
     assert [p.id for p in _learnable(train, tmp_path / "rates.json")] == ["a"]
 
 
+@pytest.mark.parametrize("policy", ["m/m", "reference"])
+def test_programs_of_problems_without_tests_are_refused_at_once(scripted, policy):
+    scripted(lambda prompt, sampling: pytest.fail("nothing is written"))
+    with pytest.raises(SparringError, match="has no tests, .* give --discriminator"):
+        evaluate(options(str(DATA / "ult.jsonl"), format="ult", policy=policy))
+
+
 def test_problems_whose_own_references_fail_are_named(scripted, tmp_path, capsys):
     scripted(lambda prompt, sampling: RIGHT)
     file = tmp_path / "lost.json"
