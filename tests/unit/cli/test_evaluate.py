@@ -205,7 +205,7 @@ def test_scores_by_hand(dataset, scripted, tmp_path):
 @pytest.mark.parametrize("policy", ["m/m", "reference"])
 def test_programs_of_problems_without_tests_are_refused_at_once(scripted, policy):
     scripted(lambda prompt, sampling: pytest.fail("nothing is written"))
-    with pytest.raises(SparringError, match="has no tests, .* give --discriminator"):
+    with pytest.raises(SparringError, match=r"has no tests, .* give --discriminator"):
         evaluate(options(str(DATA / "ult.jsonl"), format="ult", policy=policy))
 
 
