@@ -73,8 +73,7 @@ class Objective:
         in_loss = settings.kl.kind == "loss"
         if in_loss or (watch is not None and settings.kl.kind != "none"):
             row, trained_N, here = micro.row, micro.trained_N, logprobs
-            if not in_loss:
-                assert watch is not None
+            if watch is not None and not in_loss:
                 row, of_row_N = _share(micro, watch)
                 trained_N, here = micro.trained_N[of_row_N], logprobs[of_row_N[micro.trained_N]]
             reference = self.policy.score_reference(row, trained_N, self.temperature).logprobs_P

@@ -52,8 +52,7 @@ def main(arguments: Sequence[str]) -> None:
                 check_writable(options.json, "--json")
             except ValueError as error:
                 raise SparringError(str(error)) from None
-        stored = ["--config", str(run / "config.yaml"), *options.keys]
-        config = load_run(stored)[0].to_config()
+        config = load_run(["--config", str(run / "config.yaml"), *options.keys])[0].to_config()
         if config.game.kind not in _GAMES:
             raise SparringError(f"{run}: game {config.game.kind} has no attempts that can be judged again")
         problems = {problem.id: problem for problem in load_splits(config)[0]}

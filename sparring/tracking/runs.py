@@ -29,7 +29,7 @@ BECAME = {
     "silent": "tells of no program",
     "rejected": "the reference fails it",
     "unstable": "the reference gives another result each time",
-    "weak": "a program that returns nonsense passes it",
+    "weak": "programs that return nonsense pass it",
     "no_literal": "the reference's result cannot stand in a test",
 }
 """The possible statuses of a test that a discriminator wrote. The outcomes of a program have verdicts instead."""

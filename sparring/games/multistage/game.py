@@ -372,6 +372,7 @@ def _became(
             kills = tuple(attempt for attempt, result in met.items() if result[source] is False)
             status = "repeat" if source in repeats else "silent" if source in silent else "valid"
             error = f"written as {test.source}" if source in judged.wrong_outputs else ""
-        seen |= set() if test.fault else test.inputs
+        if not test.fault and status != "duplicate":  # as in `emitted.distinct`
+            seen |= test.inputs
         outcomes.append(Outcome(test=source, status=status, error=error, kills=kills))
     return tuple(outcomes)

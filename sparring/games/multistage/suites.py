@@ -3,7 +3,7 @@
 A test is valid if it is well formed, repeats no other test of its suite and none that the prompt shows, is data (`Verdict.isolation`: a test that is code
 could remember its runs, or judge a program by its text), and passes on the reference solution twice, with equal outcomes.
 In the second run, the tests are in reversed order, and the reference's other names are hidden, since a test may only use the
-entry point. If tests are assertions of any form (test_format "strict"), a program that returns nonsense must not pass. A valid
+entry point. If tests are assertions of any form (test_format "strict"), one of two programs that return nonsense must fail. A valid
 test kills a program that fails it: `rewards.outcome`.
 """
 
@@ -208,7 +208,7 @@ class Suites:
             suite.rejected[test.identity] = _refusal(first, second)
             return
         if is_weak:
-            suite.rejected[test.identity] = ("weak", "a program that returns nonsense passes")
+            suite.rejected[test.identity] = ("weak", "programs that return nonsense pass")
             return
         source = test.source if self._strict else _equation(test.call, first.value or "")
         source = known_by(ReferenceTest(source, self._problem.entry_point), runs)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sparring.cli import league
 from sparring.cli.rejudge import main
 from sparring.evaluation.replaying import play_again
 from sparring.games import GameRules
@@ -97,6 +98,17 @@ def replaced_entry(run: Path, **changes: object) -> dict:
 def test_a_game_without_programs_is_refused(tmp_path: Path, refused) -> None:
     record(tmp_path / "b", TicTacToeRules(), [match()])
     assert "game tictactoe has no attempts that can be judged again" in refused(main, tmp_path / "b")
+
+
+def test_a_result_that_could_not_be_written_is_refused_at_once(run: Path, tmp_path: Path, refused) -> None:
+    assert "is a directory" in refused(main, run, "--json", tmp_path)
+    assert "its directory does not exist" in refused(main, run, "--json", tmp_path / "no" / "file.json")
+
+
+def test_options_of_another_kind_of_league_are_refused(run: Path, refused) -> None:
+    assert "--matches has no effect in a league of game multistage" in refused(
+        league.main, run, "--matches", "2"
+    )
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def test_a_run_that_has_written_its_config_only(run: Path) -> None:
         (["a", "--output", "no/such/place.html"], "place.html: its directory does not exist"),
         (["a", "--output", "."], "--output .: a directory; name a file"),
         (["a", "--follow", "--every", "0"], "--every: seconds above 0, not 0"),
+        (["a", "--every", "3"], "--every: goes with --follow"),
     ],
 )
 def test_what_it_refuses(run: Path, refused, arguments: list[str], reason: str) -> None:

@@ -164,6 +164,14 @@ def test_an_input_counts_once_whatever_it_is_asserted_with(table):
     assert [o.status for o in found.outcomes] == ["valid", "duplicate", "duplicate"]
 
 
+def test_a_duplicate_uses_up_no_input(table):
+    suite = "assert f(1) == 2 and f(2) == 4\nassert f(2) == 4 and f(3) == 6\nassert f(3) == 6"
+    episode = table.play([WRONG_AT_3], [suite])
+    (found,) = episode.judged("discriminator")
+    assert [o.status for o in found.outcomes] == ["valid", "duplicate", "valid"]
+    assert components(episode)["valid"] == 2 and found.outcomes[2].kills == (0,)
+
+
 def test_an_assertion_that_nonsense_passes_is_invalid(table):
     suite = "assert f(1) == f(1)\nassert f(2) or True\nassert f(3) != 5\nassert f(5) == 10\nassert f(6)"
     episode = table.play([RIGHT], [suite])

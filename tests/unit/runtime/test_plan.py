@@ -137,6 +137,14 @@ def test_an_engine_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch:
     assert not planned(tmp_path).obstacles
 
 
+def test_a_wall_clock_below_the_cpu_limit_is_warned_of(tmp_path: Path) -> None:
+    def warned(*arguments: str) -> bool:
+        return any("wall_s" in warning for warning in planned(tmp_path, *arguments).warnings)
+
+    assert warned("--game.sandbox-limits.cpu-s", "20") and not warned()
+    assert not warned("--game.sandbox-limits.cpu-s", "20", "--game.sandbox-limits.wall-s", "80")
+
+
 def test_a_tiny_models_learning_rate_is_too_high_for_a_large_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

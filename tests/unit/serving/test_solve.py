@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from fastapi.responses import StreamingResponse
+from pydantic import ValidationError
 
 from sparring.core.interfaces import Sandbox
 from sparring.core.problem import Problem
@@ -83,6 +84,11 @@ async def test_the_discriminators_tokens_count(asked: type[Asked]) -> None:
     tester = asked.seen[-1].tester
     assert tester and 16 * tester.writer.max_tokens + 10 * asked.seen[-1].writer.max_tokens <= 1000
     assert "may take" in (await ask(HUB, 400, **BEST_OF, suites=16))[1]
+
+
+def test_a_test_that_every_program_passes_is_refused() -> None:
+    with pytest.raises(ValidationError, match="checks nothing; give 'assert f"):
+        SolveRequest(model="m", problem="p", tests=["assert f()", "f() == 2"])
 
 
 @pytest.mark.asyncio
