@@ -42,8 +42,8 @@ def main(arguments: Sequence[str]) -> None:
 def train(session: Session) -> None:
     """Runs training steps until the curriculum ends.
 
-    A step plays episodes with the newest weights, updates the policies that learn, reports the results to the curriculum,
-    and then evaluates and saves if that is due.
+    A step plays episodes with the newest weights (with rollout.max_policy_lag, with older ones), updates the policies
+    that learn, reports the results to the curriculum, and then evaluates and saves a checkpoint if these are due.
     """
     config, parts, show, clock = session.config, session.parts, session.display, session.clock
     session.evaluate_start()

@@ -17,7 +17,8 @@ ENGINE_ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "TOKENIZERS_PARALLELISM": "false",
 }
-"""Environment variables of a process whose engines run on a CPU: it uses one thread and compiles nothing lazily."""
+"""Environment variables of a process whose engines run on a CPU. With them the process uses one thread, and compiles no
+code at the first request."""
 OWN_ARGUMENTS = {
     "model": "is generator.model or discriminator.model",
     "dtype": "is engine.dtype",
@@ -35,22 +36,24 @@ OWN_ARGUMENTS = {
 }
 """Arguments of vLLM's EngineArgs that are not taken from engine.extra, and why."""
 ADAPTERS = 2
-"""Default number of versions of a policy's adapter that an engine can hold: the current version, and the one before or after
-it. More versions are in use if steps are begun before the last one is learnt from (rollout.max_policy_lag)."""
+"""Default number of versions of a policy's adapter that an engine can hold at once: during a weight sync the old and
+the new one. More versions are in use if steps are played ahead (rollout.max_policy_lag)."""
 
 
 class CommonEngineSettings(Settings):
     """Settings of every kind of engine."""
 
     count: int | None = Field(default=None, ge=1)
-    """Number of engines of this policy in separate actors (with whole GPUs), which serve all rollout actors. Default: each
-    rollout actor has its own engine."""
+    """Number of engines of this policy that run in separate actors with whole GPUs and serve all rollout actors.
+    Default: no such engines; each rollout actor has its own engine."""
     max_model_len: int = Field(default=4096, ge=32)
     """Maximum length of a sequence (prompt and completions of all stages), in tokens."""
     max_num_seqs: int | None = Field(default=None, ge=1)
     """Maximum number of sequences decoded at once. Default: 64; on a GPU as many as its memory allows (sparring/runtime/hardware.py)."""
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
-    """Data type of the engine's weights. Default: bfloat16 on a GPU that supports it, else float16 on a GPU, else float32."""
+    """Data type of the engine's weights. Default: on a GPU bfloat16 if it supports that, else float16; on a CPU
+    bfloat16 if the processor computes in it or float32 does not fit into memory, else float32 (always float32 for the
+    embedded models)."""
     probe_tolerance: float | None = Field(default=None, gt=0)
     """Maximum difference between engine and learner in the probe's log-probabilities after a weight sync (float32 gives about
     1e-6; 1e-3 on a GPU, since vLLM's attention multiplies in tf32; bfloat16 up to 1e-1). Default: 1e-3, on a GPU 5e-3, with
@@ -83,7 +86,8 @@ class VllmEngineSettings(CommonEngineSettings):
     kind: Literal["vllm"] = "vllm"
     """vllm: continuous batching; transformers: portable, slower, and exact to the bit from run to run."""
     kv_cache_mb: int | None = Field(default=None, ge=16)
-    """Size of vLLM's KV cache in MiB (per GPU with tensor_parallel). Default: 1024; on a GPU what gpu_memory_utilization leaves."""
+    """Size of vLLM's KV cache in MiB (per GPU with tensor_parallel). Default: on a GPU what gpu_memory_utilization
+    leaves; on a CPU room for up to 32 sequences of full length, as the memory allows (1024 for the embedded models)."""
     tensor_parallel: int = Field(default=1, ge=1)
     """Number of GPUs of one node (on a CPU: processes) over which an engine's weights and cache are divided. It must divide the
     number of the model's attention heads."""

@@ -17,7 +17,7 @@ PREFIX, DELIMITER = "SPARRING_", "__"
 DATASET, QUESTIONS = "MBPP_DATASET_PATH", "MBPP_EVAL_NUM_QUESTIONS"
 WANDB = "WANDB_API_KEY"
 NOTES = {WANDB: f" ({WANDB} is set; --no-use-wandb turns it off)"}
-"""What is printed behind the settings of a variable."""
+"""Text that is printed after the settings that a variable makes."""
 _FORMATS = ("problems.format", "problems.held_out.format")
 _TRAINING, _HELD_OUT = "problems.file", "problems.held_out.file"
 _SHARE = ("problems.held_out.kind", "problems.held_out.fraction")
@@ -29,8 +29,8 @@ environment:
   {DATASET}         problems.held_out: {{file: ..., format: mbpp, split: test}}, and problems.file if
                             the recipe reads both from one MBPP file
   {QUESTIONS}   evaluation.problems
-                            (these two only if problems.format or problems.held_out.format is mbpp; game
-                            code_execution with problems of a file takes {DATASET}, too)
+                            (these two have an effect only if problems.format or problems.held_out.format is mbpp;
+                            {DATASET} also if game.kind is code_execution with problems.file)
   {WANDB}             tracking.to: [wandb], if neither tracking.to nor use_wandb is given
 The command line has precedence over the environment, and the environment over the recipe. The run prints what it takes
 from the environment.

@@ -34,7 +34,7 @@ class EvaluateOptions(ModelOptions):
     solutions; or empty: empty programs."""
     discriminator: str | None = None
     """Discriminator whose suites are evaluated, instead of a policy; given in the same ways. Or baseline: the problems'
-    own tests, and as many and eight times as many tests on inputs near theirs."""
+    own tests, and tests on as many and on eight times as many inputs near the inputs of these tests."""
     json_file: Path | None = Field(None, validation_alias="json")
     """JSON file to which the scores are written, besides the terminal."""
     samples: int = Field(0, ge=0)

@@ -63,8 +63,8 @@ _FIRST_DAY = (
     "curriculum.n_generator_steps", "curriculum.k_alternating_steps",
 )  # fmt: skip
 _OWN = ("generator.model", "discriminator.model", "problems.file")
-"""A run for which the user sets one such key and names no recipe has CHAT_RECIPE: the default one is for the embedded
-models."""
+"""If the user sets one of these keys and names no recipe, the recipe is CHAT_RECIPE, because the default recipe is for
+the embedded models."""
 
 
 class _EachKeyOnce(yaml.SafeLoader):
@@ -94,7 +94,7 @@ class MadeRecipe:
     """File of the other recipe; errors name it."""
     values: Mapping[str, Any]
     set_by: Mapping[str, str]
-    """For each key that is not the other recipe's: what set it, for errors."""
+    """The source of each key that differs from the other recipe, by key; errors name it."""
 
 
 class Run(Config):
@@ -119,7 +119,7 @@ class Run(Config):
     use_wandb: bool = False
     """Add wandb to tracking.to. Default: true if WANDB_API_KEY is set and tracking.to is not given."""
     use_vllm: bool = False
-    """Set engine.kind to vllm, if the recipe has another."""
+    """Set engine.kind of the policies to vllm if the recipe has another kind."""
     use_reasoning_format: bool = False
     """Set game.answer_format to reasoning."""
 
@@ -169,7 +169,7 @@ class _Command(Run, BaseSettings):
     problems of your own) and are overridden by the environment (see the end) and the options below. Examples:
       python driver.py                                   the recipe embedded:edges
       python driver.py --config debug                    one process, under a minute
-      python driver.py --config q:14b                    a recipe's size, if it has several
+      python driver.py --config q:14b                    a variant of a recipe
       python driver.py --generator-model A --discriminator-model B --problems-file F
       python driver.py --plan ...                        what would run, and whether it can
       python driver.py --plan-for 24GB ...               the same for a machine that you do not have yet
@@ -256,7 +256,7 @@ def _idle(run: Run) -> dict[str, str]:
         idle[r"evaluation\.(?!enabled$).*"] = "while evaluation.enabled is false"
     if run.local:
         alone = r"rollout\.(actors|cpus)|sandbox\.(workers|patience_s)|\w+\.learner\.(cpus|min_workers)"
-        idle[alone] = "with local, where one process does everything"
+        idle[alone] = "with local, because everything runs in one process"
     models = {run.policy(role).model for role in run.policies}
     if EMBEDDED not in models and run.problems.kind == "file":
         idle[r"warm_start\..*"] = "where no policy's model is embedded"
@@ -318,8 +318,8 @@ def recipe_path(name: str) -> tuple[Path, str]:
 
 
 def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Returns a recipe's keys, merged over those of its `base`, another recipe, and under those of a size. above: the
-    recipes that are built on this one. Raises ConfigError."""
+    """Returns a recipe's keys. They override the keys of its `base`, another recipe, and are overridden by the keys of
+    the given size. above: the recipes that are built on this one. Raises ConfigError."""
     try:
         if path.name == RUN_STATE:  # of a checkpoint
             return {
@@ -336,7 +336,9 @@ def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dic
     if (base := values.pop("base", None)) is not None:
         below, its_size = recipe_path(str(base))
         if below in (path, *above):
-            raise ConfigError(f"{path}: base {base}: is built on this recipe itself")
+            raise ConfigError(
+                f"{path}: base {base}: that recipe is itself built on this one; name another base"
+            )
         values = overlay(read_recipe(below, its_size, (path, *above)), values, Config)
     sizes = values.pop("sizes", None) or {}
     if not isinstance(sizes, dict):
@@ -381,7 +383,7 @@ def _print_help(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name
 
 
 def _here(key: str, value: Any) -> str:
-    """Returns what an unknown key, or each key under it, is called here; empty if that is not known."""
+    """Returns a text that names our key for another trainer's key, or for each key under it; empty if none is known."""
     theirs = [f"{key}.{name}" for name in value] if isinstance(value, Mapping) else [key]
     return "".join(f"{name} is {_OTHERS[name]} here; " for name in theirs if name in _OTHERS)
 

@@ -101,7 +101,8 @@ class ModelOptions(Options):
     """Form of an answer in one message: the program alone, or reasoning and then the program. Default: that of the checkpoint's run, or direct."""
     engine: Literal["vllm", "transformers"] = "vllm"
     dtype: Literal["float32", "bfloat16"] | None = None
-    """Default: bfloat16 on a GPU or a processor that computes in it (for the embedded models on a GPU alone), else float32."""
+    """Default: bfloat16 if the GPU or the processor computes in it, else float32. For the embedded models a processor
+    always uses float32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: cuda if torch finds a GPU, else cpu."""
     max_tokens: int | None = Field(None, ge=1)
@@ -111,7 +112,7 @@ class ModelOptions(Options):
     sandbox: SandboxKind = "auto"
     cpu_s: float | None = Field(None, gt=0)
     """CPU seconds per test of problems that state no limits; wall-clock seconds are four times as many. Default: 5, so
-    that a busy machine does not decide; for suites those of the game's rules."""
+    that the load of the machine does not decide the result; for suites the limit in the game's config."""
     seed: int = 1
 
     @property

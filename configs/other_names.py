@@ -1,5 +1,5 @@
-"""Other trainers' names for our keys, and the recipes whose options users give to another one. A message that refuses a
-name says what it is here."""
+"""Other trainers' names for our keys, and short options with the recipe that has them. If such a name is refused, the
+message says which key or recipe is meant."""
 
 OTHER_NAMES = {
     "model.id": "generator.model",
@@ -20,7 +20,8 @@ OTHER_NAMES = {
     "per_device_train_batch_size": "generator.learner.minibatch_samples",
     "gradient_accumulation_steps": "generator.learner.minibatch_samples",
 }
-"""Keys of R1's YAML files and of R4's settings (docs/requirements.md), of TRL and of accelerate."""
+"""Keys of TRL, of accelerate, and of the two earlier GRPO projects in docs/requirements.md (code execution, q
+language)."""
 
 OPTIONS_OF_RECIPES = {
     "repeat-eval-problems": "q",

@@ -60,7 +60,8 @@ class Config(Settings):
     run_name: str | None = Field(default=None, pattern=r"^[\w.-]+$")
     """Name of the run's directory under output_dir. Default: the recipe's name and the time."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: cuda if torch finds a GPU (on a cluster: if a node has one), else cpu. The values of this and of all other keys
+    """auto: cuda if torch finds a GPU (on a cluster: if a node has one) and vLLM is not its CPU build, else cpu.
+    The values of this and of all other keys
     that are not set are chosen at the start, printed, and saved in the run's config (sparring/runtime/hardware.py)."""
     local: bool = False
     """Run everything in this process, without Ray, for debugging."""
@@ -113,7 +114,7 @@ class Config(Settings):
 
     @property
     def stages(self) -> tuple[int, ...]:
-        """The reasoning stages that are trained, of those that the game plays; 0 if it has none."""
+        """Numbers of the reasoning stages that are trained and that the game plays; (0,) if the game has no stages."""
         played = self.game.stage_numbers
         return tuple(stage for stage in self.curriculum.stages if stage in played) if self.staged else (0,)
 
@@ -189,7 +190,7 @@ class Config(Settings):
             )
             if "discriminator" in self.curriculum.frozen_players:
                 raise ValueError(
-                    f"curriculum.frozen_players: game {self.game.kind} has no discriminator: it has one policy"
+                    f"curriculum.frozen_players: game {self.game.kind} has no discriminator: leave it out"
                 )
         embedded = [name for name in self.policies if self.policy(name).model == EMBEDDED]
         if embedded and self.problems.kind == "file":
@@ -217,7 +218,8 @@ class Config(Settings):
         for role, engine in engines.items():
             if self.device == "cuda" and self.policy(role).publishes_adapter and engine.dtype == "float32":
                 raise ValueError(
-                    f"{role}.engine.adapter: on a GPU vLLM's adapters are in 16 bits: leave out engine.dtype float32, or adapter"
+                    f"{role}.engine.adapter: on a GPU vLLM's adapters are in 16 bits: leave out engine.dtype float32 "
+                    "or engine.adapter"
                 )
             if self.local and engine.count:
                 raise ValueError(f"{role}.engine.count has no effect with local")
@@ -262,7 +264,7 @@ class Config(Settings):
             policy = self.policy(role)
             if policy.engine.sleep:
                 raise ValueError(
-                    f"rollout.max_policy_lag: {role}.engine.sleep: it plays while learners update"
+                    f"rollout.max_policy_lag: leave out {role}.engine.sleep: the engine plays while learners update"
                 )
             learns = role not in self.curriculum.frozen_players
             if learns and policy.learner.importance_cap == 0 and policy.learner.objective != "cispo":
@@ -277,8 +279,8 @@ class Config(Settings):
             if estimator.kind in ("rae", "reinforce_pp") or not getattr(estimator, "center_rewards", True):
                 raise ValueError(
                     f"curriculum.dynamic_sampling has no effect with {role}.learner.estimator.kind {estimator.kind}"
-                    f"{'' if estimator.kind != 'gae' else ' and center_rewards false'}: it learns from groups that all earn the "
-                    "same, too"
+                    f"{'' if estimator.kind != 'gae' else ' and center_rewards false'}: it also learns from groups "
+                    "whose attempts all earn the same"
                 )
 
     def _check_sandbox(self) -> None:
@@ -296,8 +298,8 @@ class Config(Settings):
         alone = baseline and "discriminator" in self.curriculum.frozen_players
         if "suites" in game.uses and not self.curriculum.frozen_suites and not alone:
             raise ValueError(
-                "curriculum.frozen_suites 0 leaves no test to be rewarded by: it needs game.baseline_in_reward, and "
-                "discriminator among curriculum.frozen_players"
+                "curriculum.frozen_suites 0 leaves no test by which programs are rewarded: it needs "
+                "game.baseline_in_reward, and discriminator among curriculum.frozen_players"
             )
         self._check_past()
         if (
@@ -334,7 +336,7 @@ class Config(Settings):
         for key, learner in meets.items():
             if getattr(schedule, key) and learner in schedule.frozen_players:
                 raise ValueError(
-                    f"curriculum.{key} has no effect while the {learner}, who would learn from it, is among "
+                    f"curriculum.{key} has no effect while the {learner}, which would learn from it, is among "
                     "curriculum.frozen_players"
                 )
         if (
@@ -353,7 +355,8 @@ class Config(Settings):
         if isinstance(credit, TreeCredit):
             if getattr(self.game, "attempts_per_episode", 1) > 1:
                 raise ValueError(
-                    "credit tree: game.attempts_per_episode: attempts that branch have no further ones"
+                    "credit tree needs game.attempts_per_episode 1: attempts that branch are not repeated "
+                    "after a failed test"
                 )
             if self.curriculum.attempts % credit.size:
                 raise ValueError(
@@ -378,7 +381,10 @@ class Config(Settings):
             if self.device == "cpu" and settings.precision == "fp16":
                 raise ValueError(f"{role}.learner.precision: fp16 is for device cuda; bf16 works on both")
             if self.stop.max_kl is not None and settings.kl.kind == "none":
-                raise ValueError(f"stop.max_kl needs {role}.learner.kl.kind watched: none leaves KL unknown")
+                raise ValueError(
+                    f"stop.max_kl needs {role}.learner.kl.kind watched, loss or reward: with none, KL is "
+                    "not computed"
+                )
             if self.device == "cpu" and settings.offload != "none":
                 raise ValueError(f"{role}.learner.offload has no effect with device cpu")
             others = [self.policy(other).learner for other in self.policies if other != role]
@@ -386,8 +392,9 @@ class Config(Settings):
                 others and all(map(settings.takes_turns_with, others))
             ):
                 raise ValueError(
-                    f"{role}.learner.gpus {settings.gpus:g}: with several learner.workers each needs a whole GPU, or both "
-                    "policies the same learner.workers, min_workers, cpus, gpus and threads, to learn on them in turn"
+                    f"{role}.learner.gpus {settings.gpus:g}: with several learner.workers each needs a whole GPU "
+                    "(gpus 1); or give both policies the same learner.workers, min_workers, cpus, gpus and "
+                    "threads: they then learn in turn on the same workers"
                 )
             if self.local and settings.fewest_workers > 1:
                 raise ValueError(f"{role}.learner.workers has no effect with local")

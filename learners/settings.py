@@ -10,7 +10,8 @@ from sparring.core.settings import Settings, default_kind
 MICROBATCH_TOKENS, LOGITS_MB = 16384, 128
 """Defaults of microbatch_tokens and logits_mb outside a run."""
 GPU_ALLOCATOR = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-"""Environment of a learner's worker on a GPU: torch then reserves little more than it uses (docs/hardware.md)."""
+"""Environment variables of a learner's worker on a GPU. With them torch reserves little more memory than it uses
+(docs/hardware.md)."""
 
 
 class LoraSettings(Settings):
@@ -95,7 +96,7 @@ class KlInLoss(Settings):
 class WatchedKl(Settings):
     kind: Literal["watched"] = "watched"
     """How KL(policy || warm start) is used. loss: as a term of the loss; reward: as a penalty on each token's reward
-    (requires estimator gae; as in InstructGPT); watched: it is only logged (k3), as it is with loss and reward; none:
+    (requires estimator gae; as in InstructGPT); watched: it is only logged (as k3; loss and reward log it, too); none:
     it is not computed, and no reference model is held in memory."""
 
 
@@ -125,7 +126,7 @@ class LearnerSettings(Settings):
     or more. 0: ratios are taken against the engine's log-probabilities. Default: 2 with rollout.max_policy_lag, and with
     precision bf16 or an engine in 16 bits, since engine and learner then round differently; else 0."""
     mask_truncated: bool = False
-    """Leave completions that were cut off by their length limit out of the policy's and the critic's loss."""
+    """Leave a completion out of the losses of policy and critic if it was cut off by its length limit."""
     learning_rate_scale: float = Field(default=1.0, gt=0)
     """Factor on the run's learning_rate for this policy."""
     schedule: RateSchedule = Constant()
@@ -148,8 +149,9 @@ class LearnerSettings(Settings):
     gradient_clip: float = Field(default=1.0, gt=0)
     """Maximum gradient norm, of the policy and of the critic separately."""
     gradient_checkpointing: bool | None = None
-    """Recompute activations in the backward pass, which takes less memory and a third more time. Default: on a GPU if the
-    learner does not fit otherwise (sparring/runtime/memory_plan.py)."""
+    """Recompute activations in the backward pass, which takes less memory and a third more time. Default: true if the
+    learner does not fit into memory otherwise (sparring/runtime/memory_plan.py, on a CPU
+    sparring/runtime/host_plan.py)."""
     lora: LoraSettings | None = None
     """Train a LoRA adapter. If both policies do so on the same model, they share the model and one Ray Train run."""
     lora_if_needed: bool = False
@@ -158,8 +160,8 @@ class LearnerSettings(Settings):
     trainable_layers: int | None = Field(default=None, ge=1)
     """Number of last layers that are trained. Default: all weights."""
     precision: Literal["fp32", "bf16", "fp16"] | None = None
-    """Precision of activations (autocast); weights, optimizer and losses are fp32. Default: fp32 on a CPU; on a GPU bf16 if it
-    supports that, else fp16."""
+    """Precision of activations (autocast); weights, optimizer and losses are fp32. Default: on a CPU bf16 for LoRA if
+    the processor computes in it, else fp32; on a GPU bf16 if it supports that, else fp16 (fp32 with fsdp)."""
     offload: Literal["none", "optimizer", "all"] = "none"
     """Which state is moved to host memory between steps (device cuda), to make room for other processes on the GPU: the
     optimizer's state, or the networks as well."""
@@ -187,13 +189,13 @@ class LearnerSettings(Settings):
 
     @property
     def fewest_workers(self) -> int:
-        """Returns the number of workers; if that is open, the least that goes with the sharding."""
+        """Returns the number of workers; if it is not set, the smallest number that the sharding allows."""
         return self.workers or (2 if self.sharding == "fsdp" else 1)
 
     @property
     def worker_gpus(self) -> float:
-        """Returns the GPUs that Ray gives each worker: of several workers a whole one each, since NCCL refuses two
-        workers of one run on a GPU."""
+        """Returns the share of a GPU that Ray gives each worker. If several workers have shares, each gets a whole GPU,
+        since NCCL refuses two workers of one run on the same GPU."""
         return 1.0 if self._shares_whole_gpus else self.gpus or 0.0
 
     def takes_turns_with(self, other: "LearnerSettings") -> bool:

@@ -10,8 +10,8 @@ problem's evaluation tests, in its language and limits. `--policy reference` che
 solutions that come with it, `--policy empty` by empty programs. `--discriminator baseline` shows which seeded bugs the
 data set's own tests detect.
 
---json writes the file that a run reads as problems.pass_rates: the share of each problem's programs that solve it. No
-Ray is needed. Not covered: games other than programs and suites.
+--json writes the file that a run reads as problems.pass_rates: the share of each problem's programs that solve it. The
+command needs no Ray. It does not evaluate games without programs, such as board games.
 """
 
 import asyncio
@@ -254,7 +254,8 @@ async def suites_report(
     settings: EvaluateOptions, problems: list[Problem], model: Model, game: SuiteGame, sandbox: Sandbox
 ) -> dict[str, Any]:
     """Returns what the suites detect (seeded bugs, the data set's wrong solutions, and, falsely, its correct ones), and what
-    they cover of the reference. Of a problem without tests all mutants count, since nothing tells which of them are bugs.
+    they cover of the reference. If a problem has no tests, all mutants count, since it is not known which of them are
+    bugs.
     """
     _need_references(settings, problems)
     sampled = sampled_programs(settings.programs, problems) if settings.programs else {}
@@ -317,8 +318,8 @@ async def suites_report(
 async def own_tests_report(
     settings: EvaluateOptions, problems: list[Problem], sandbox: Sandbox
 ) -> dict[str, Any]:
-    """Returns the share of seeded bugs that the problems' baseline tests detect, and the shares that as many and eight
-    times as many inputs near theirs detect.
+    """Returns three shares of the seeded bugs: those that the problems' baseline tests detect, those that as many
+    inputs near the inputs of these tests detect, and those that eight times as many detect.
 
     The seeded bugs are those that all tests of a problem, or 40 inputs near theirs, detect. A problem whose tests name
     no input has no near inputs and is left out of the shares for near inputs. The limit is half a second of CPU,
@@ -381,14 +382,14 @@ def _print(report: Mapping[str, Any]) -> None:
         print(f"{report['without_reference']} problems have no reference solution and are in no score")
     if report.get("without_near_inputs"):
         print(
-            f"the tests of {report['without_near_inputs']} problems name no input to go near to (no call with literal "
-            "arguments): their bugs count for the tests alone"
+            f"the tests of {report['without_near_inputs']} problems have no call with literal arguments, so no "
+            "near inputs can be made from them: their bugs count only for the score own tests"
         )
     if failing := report.get("failing_references"):
         unserved = sum(Status.UNSUPPORTED in statuses for statuses in failing.values())
         print(
-            f"{len(failing)} problems cannot be solved: their own references fail a test, {unserved} of them since the "
-            "test is not run here (UNSUPPORTED)"
+            f"{len(failing)} problems cannot be solved: their own references fail a test; {unserved} of them because "
+            "the sandbox does not run that test (UNSUPPORTED)"
         )
     if report["scores"].get("cut_off"):
         print(

@@ -5,7 +5,7 @@
     python -m sparring export RUN --policy generator --to DIR --adapter       the LoRA adapter alone
     python -m sparring export RUN --policy generator --to DIR --push OWNER/NAME
 
-transformers, peft and vLLM load what is in DIR. It is written completely or not at all.
+DIR can be loaded by transformers, by vLLM and, with --adapter, by peft. It is written completely or not at all.
 """
 
 import argparse

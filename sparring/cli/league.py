@@ -4,9 +4,10 @@
     python -m sparring league RUN --problems 120     on more of its held-out problems
 
 In the adversarial game, every program of every kept checkpoint, and of the models before the run, is run on every
-suite. At a board, each pair plays matches on both sides. Ratings are Bradley-Terry's in points of the Elo scale, with
-95% intervals of a bootstrap over problems: intervals that overlap widely show no difference. `python -m sparring report`
-shows the file on the run's page. A run keeps the checkpoints at the ends of its stages, the best and the latest two; of
+suite. In a board game, each pair plays matches on both sides. Ratings are Bradley-Terry's in points of the Elo scale,
+with 95% intervals of a bootstrap over problems; if two intervals overlap widely, no difference is shown. `python -m
+sparring report` shows the league on the run's page.
+A run keeps the checkpoints at the ends of its stages, the best and the latest two; of
 large models only the best and the latest two. --checkpoint.keep of driver.py keeps more.
 """
 
@@ -24,10 +25,10 @@ from sparring.runtime.logs import quiet_logs
 from sparring.tracking.runs import find_run
 
 _EFFORT = {
-    "problems": (60, "held-out problems, or matches that differ in their seeds"),
+    "problems": (60, "number of held-out problems; in a board game, number of seeds of matches"),
     "programs": (4, "programs of each generator for each problem"),
     "suites": (2, "suites of each discriminator for each problem"),
-    "matches": (4, "at a board: matches of a pair for each problem, on each side"),
+    "matches": (4, "in a board game: matches of each pair per seed and side"),
 }
 """The default of each option, and its help."""
 
@@ -85,7 +86,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = parser_of("sparring league", __doc__, of_runs=True)
     parser.add_argument("run", nargs="?", help="directory or name of a run. Default: the latest run")
     for name, (usual, text) in _EFFORT.items():
-        parser.add_argument(f"--{name}", type=int, help=f"{text} ({usual})")
+        parser.add_argument(f"--{name}", type=int, help=f"{text}. Default: {usual}")
     parser.add_argument("--sandbox", choices=get_args(SandboxKind), default="auto")
     parser.add_argument("--seed", type=int, help="seed of the sampling. Default: the run's seed")
     options = parser.parse_args(arguments)

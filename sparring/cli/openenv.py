@@ -34,8 +34,8 @@ def serve(options: OpenEnvOptions) -> None:
     game = options.game.game()
     if not isinstance(game, SolverGame):
         raise SparringError(
-            f"--game.kind {options.game.kind}: cannot be an environment: give a game in which one player writes a program, such "
-            "as unit_tests"
+            f"--game.kind {options.game.kind}: cannot be served as an environment: give a game in which a "
+            "single player writes a program, such as unit_tests"
         )
     try:
         from sparring.serving.openenv import environments

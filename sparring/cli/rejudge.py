@@ -1,13 +1,15 @@
-"""Rewards a run's stored attempts again under other rules, without a model: what a reward would have paid, before it is trained on.
+"""Rewards a run's stored attempts again under other rules, so that you can see what a reward would have paid before you
+train with it. No model is loaded.
 
     python -m sparring rejudge RUN -- --game.rewards.partial-credit never
     python -m sparring rejudge RUN --hidden -- --game.rewards.wrong-output-penalty 0
     python -m sparring rejudge RUN --tests DIR/problems.json -- --game.baseline-in-reward   DIR: of `sparring export-tests`
 
-What stands after `--` are keys of driver.py. Every attempt of episodes.jsonl is judged again, in the games multistage,
+The options after `--` are keys of driver.py. Every attempt of episodes.jsonl is judged again, in the games multistage,
 code_execution, unit_tests and code_golf. Tests and programs of a memory (curriculum.remembered_*) are not stored and do
-not take part. --tests: all tests of a problem file take the place of the problems' own in the rewards. --hidden also runs
-the programs on the problems' tests for evaluation, and says how well either reward tells right programs from wrong ones.
+not take part. With --tests, all tests of a problem file take the place of the problems' own tests in the rewards. With
+--hidden, the programs also run on the problems' evaluation tests, and the command prints how well each of the two
+rewards separates right programs from wrong ones.
 """
 
 import argparse
@@ -118,8 +120,8 @@ async def judge_again(
     *,
     hidden: bool = False,
 ) -> dict[str, list[Judgement]]:
-    """Returns the attempts by player, as they were rewarded and as the config's game rewards them. Attempts that the
-    sandbox cannot judge have no new reward. Raises SparringError if a problem of the run is missing."""
+    """Returns the stored and the new reward of each attempt, by player. The new reward is that of the config's game; it
+    is None if the sandbox cannot judge the attempt. Raises SparringError if a problem of the run is missing."""
     episodes: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in rows:
         episodes[row["step"], row["problem"]].append(row)

@@ -42,8 +42,8 @@ _BY_ITSELF = {
     "RAY_SERVE_LOG_TO_STDERR": "0",
     "RAY_worker_niceness": "0",  # with Ray's 15, clients on this machine would take nearly all CPU time
 }
-"""Settings with which the replica listens by itself. Through Serve's proxy each request and each piece of an answer
-would pass between processes twice more. On a cluster the proxies of its nodes do the work."""
+"""Settings with which the replica itself listens for requests. If Serve's proxy listened, each request and each piece
+of an answer would pass between processes two more times. On a cluster the nodes' proxies listen."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -79,7 +79,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "--max-tokens",
         type=int,
         default=4096,
-        help="maximum number of tokens of one answer. Default: %(default)s",
+        help="maximum number of tokens of all completions of one request together. Default: %(default)s",
     )
     add(
         "--max-model-len",
@@ -90,7 +90,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "--cache-mb",
         type=float,
         default=64.0,
-        help="number of answers that are cached for each loaded model; 0: none. Default: %(default)s",
+        help="size of the cache of answers of each loaded model, in MiB; 0: none. Default: %(default)s",
     )
     add(
         "--device",

@@ -116,7 +116,7 @@ def _show_run(run: Path) -> None:
         console.print(f"  {problem}: {', '.join(map(str, steps[problem]))}", markup=False, highlight=False)
     if len(steps) > NAMED:
         console.print(f"  and {len(steps) - NAMED} more", highlight=False)
-    console.print("why an attempt earned what it earned: --step N, --problem ID", highlight=False)
+    console.print("to see why an attempt earned its reward, give --step N or --problem ID", highlight=False)
 
 
 def _print_steps(console: "Console", rows: Sequence[Row]) -> None:

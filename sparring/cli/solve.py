@@ -78,7 +78,9 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
         tester = open_model(discriminator, "--discriminator")
         suite_game(f"--discriminator {discriminator}", tester)
     if settings.answer_format and (settings.stages or model.usual_stages) != "none":
-        raise SparringError("--answer-format is that of one message: give --stages none as well")
+        raise SparringError(
+            "--answer-format applies only to answers in one message: give --stages none as well"
+        )
     if note := model.note(problems):
         print(note, flush=True)
     screen = _Screen()
@@ -216,8 +218,9 @@ async def _solve_all(
 
 
 def _room(limits: Sequence[int | None], needs: Iterable[tuple[int, int]]) -> int:
-    """Returns the number of tokens of the longest sequence. A problem that does not fit even once fails by itself, and
-    does not make the engine larger for the others.
+    """Returns the number of tokens of the longest sequence for which the engine must have room. A problem of which not
+    even one attempt fits is not counted: it will be named as not answered, and must not enlarge the engine for the
+    others.
 
     Args:
         limits: of the model, and of the user

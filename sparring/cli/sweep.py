@@ -12,7 +12,7 @@
     python -m sparring sweep resume output/rates
     python -m sparring sweep report output/rates
 
-What stands after -- is passed to every run, as to driver.py: ... --seeds 3 -- --n-generator-steps 10
+The options after -- are options of driver.py, which every run gets: ... --seeds 3 -- --n-generator-steps 10
 """
 
 import argparse
@@ -53,9 +53,7 @@ from sparring.tracking.run_record import versions
 
 BASELINE = "baseline"
 _DRAWN = ("random", "asha", "pbt")
-_REPORT = (
-    "Tables on the terminal; report.md, report.json, runs.csv and pictures in the (first) directory, or --to."
-)
+_REPORT = "Prints tables, and writes report.md, report.json, runs.csv and pictures to --to or the (first) directory."
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -188,7 +186,7 @@ def _divided(
     from sparring.runtime.problem_sets import load_splits
 
     if "problems" not in config.game.uses:
-        raise SweepError(f"{options.kind}: game {config.game.kind} is played on no problem file")
+        raise SweepError(f"{options.kind}: game {config.game.kind} uses no problems that could be divided")
     train, held_out = load_splits(config)
     models, files = embedded_models(config), directory / "problems"
     kept = {
@@ -291,8 +289,8 @@ def _add_series(kinds: Any, common: argparse.ArgumentParser) -> None:
     texts = {
         "grid": "every combination of the keys' values",
         "random": "settings drawn from values and ranges",
-        "asha": "the same; those that lag at a look are stopped (asynchronous successive halving)",
-        "pbt": "a population: the last quarter goes on from checkpoints of the first, with changed keys",
+        "asha": "settings as in random; at growing intervals the worst are stopped (asynchronous successive halving)",
+        "pbt": "population-based training: the worst quarter continues from checkpoints of the best, with changed keys",
     }
     for name, text in texts.items():
         of = kind(name, text)
@@ -310,11 +308,13 @@ def _add_series(kinds: Any, common: argparse.ArgumentParser) -> None:
             of.add_argument(
                 "--interval", type=int, default=2, help="steps between two comparisons. Default: %(default)s"
             )
-    of = kind("ablate", "the recipe, and the recipe without one thing after another")
+    of = kind("ablate", "the recipe, and the recipe with one part at a time turned off")
     of.add_argument("names", nargs="+", choices=NAMES, help="names of the parts that are turned off")
     of = kind("cross-validate", "folds of the training problems")
     of.add_argument("--folds", type=int, default=5, help="number of folds. Default: %(default)s")
-    of.add_argument("--key", action="append", default=[], help="as for grid")
+    of.add_argument(
+        "--key", action="append", default=[], help="KEY=V,V,...: also run every combination; repeat"
+    )
     of = kind("data-size", "nested parts of the training problems")
     of.add_argument("--sizes", required=True, help="numbers of training problems, such as 50,200,800")
     of = kind("model-size", "several models")

@@ -1,4 +1,5 @@
-"""Makes the embedded models that are in the repository again: the same bits on the same kind of machine.
+"""Rebuilds the embedded models that the repository contains. On the same kind of machine the result is equal bit for
+bit.
 
     python -m sparring warm_start
 

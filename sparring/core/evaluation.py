@@ -23,7 +23,7 @@ class EvaluationSettings(Settings):
     """Number of training steps between evaluations. The start of the run and the end of each stage are always evaluated."""
     problems: int | None = Field(default=None, ge=1)
     """Number of held-out problems per evaluation (the first ones of the file); in board games, number of matches per
-    opponent and side. None: 100, or 40 on a GPU with less than 24 GiB."""
+    opponent and side. None: 100, or 40 on a GPU with less than 20 GiB."""
     samples: int = Field(default=0, ge=0)
     """Number of sampled programs per held-out problem, for pass@k; 0: greedy programs only."""
     temperature: float = Field(default=1.0, gt=0)

@@ -25,11 +25,12 @@ driver reports for the smallest GPU, in GiB (a "24 GB" card has a little less th
     model (auto)                     1.5B      1.5B          3B       3B, of Qwen2.5-Coder-Instruct
 
 On a CPU, engine.dtype, adapter and kv_cache_mb, and the learner's precision, gradient_checkpointing and microbatch_tokens,
-follow from the processor and the free memory, except for the embedded model (sparring/runtime/host_plan.py). With learner.lora_if_needed a policy is
-tuned in full, by LoRA, or (on a GPU) by LoRA with offload all: the first way that fits into memory.
+follow from the processor and the free memory, except for the embedded model (sparring/runtime/host_plan.py). With
+learner.lora_if_needed a policy is tuned in the first of these ways that fits into memory: all weights; LoRA; on a GPU
+also LoRA with offload all.
 
-Not covered: whether the network can be reached. A machine counts as offline if HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE
-is set.
+Whether the network can be reached is not tested here: a machine counts as offline only if HF_HUB_OFFLINE or
+TRANSFORMERS_OFFLINE is set.
 """
 
 import importlib.metadata
@@ -89,7 +90,7 @@ class Hardware:
     least_capability: tuple[int, int] = (0, 0)
     """Oldest compute capability that this machine's torch has kernels for; (0, 0) if that is not known."""
     vllm_for_cpu: bool = False
-    """Whether the installed vLLM is the build for CPUs. GPUs are then used only if that is asked for."""
+    """Whether the installed vLLM is the build for CPUs. If it is, GPUs are used only if the config says device cuda."""
     cpu_bf16: bool = False
     """Whether the processor computes in bfloat16 (AMX, AVX-512)."""
     cluster: tuple[Node, ...] = ()
@@ -175,8 +176,8 @@ def _cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 
 def of_engine(device: str, dtype: str | None, *, exact_on_cpu: bool = True) -> dict[str, str]:
     """Returns `device` and `dtype` of an engine outside of a run. If one is "auto" or None, it is chosen for this
-    machine. exact_on_cpu: whether a processor that computes in bfloat16 takes float32 all the same, as for the embedded
-    models, which gain nothing."""
+    machine. exact_on_cpu: whether float32 is chosen on a CPU even if the processor computes in bfloat16, as for the
+    embedded models, which bfloat16 makes no faster."""
     hardware = detect()
     device = hardware.device if device == "auto" else device
     halves = hardware.bf16 if device == "cuda" else hardware.cpu_bf16 and not exact_on_cpu
@@ -288,10 +289,9 @@ def fits(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.sha
 
 
 def ways_out(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> Iterator[str]:
-    """Yields options that make a config fit into memory. Each suffices by itself, with all settings that follow from
-    it; the options that change least come first.
-
-    config: as the user gave it, with what it leaves open.
+    """Yields options that make a config fit into memory. Each suffices by itself: the settings that the config leaves
+    open are chosen again with it. The options that change least come first. config: as the user gave it, with settings
+    left open.
     """
     for options, change in _WAYS:
         of_run = {key: value for key, value in change.items() if key == "local"}
@@ -411,8 +411,8 @@ def shapes_of(
 
 
 def known_shapes(config: Config, shape_of: ShapeOf = memory_plan.shape_of) -> dict[str, memory_plan.Shape]:
-    """Returns the shapes of the policies' models, as far as they can be known, by role. An embedded model may not be made
-    yet; it has the shape of the shipped one."""
+    """Returns the shapes of the policies' models by role, without models whose config cannot be read. An embedded model
+    that is not made yet has the shape of the shipped one."""
     found = {}
     for role in config.policies:
         model = config.policy(role).model
@@ -434,8 +434,8 @@ def _of_learner(settings: LearnerSettings, hardware: Hardware, on_gpu: bool) -> 
 
 
 def _weights_are_rounded(settings: LearnerSettings, precision: str) -> bool:
-    """Returns whether the learner scores with weights, or sums, of fewer bits than those that it publishes, so that an
-    engine in any precision differs from it."""
+    """Returns whether the learner computes with weights, or sums, of lower precision than the weights that it exports.
+    Its log-probabilities then differ from those of an engine of any precision."""
     if settings.lora is not None:
         return settings.lora.quantize is not None or precision == "bf16"
     return settings.sharding == "fsdp" and precision == "bf16"
@@ -459,9 +459,12 @@ def said(config: Config, chosen: Mapping[str, Any]) -> str:
         alike = role in config.policies and all(chosen.get(f"{r}.{rest}") == value for r in config.policies)
         name, shown = rest if alike else key, ("on" if value else "off") if isinstance(value, bool) else value
         if isinstance(value, Mapping):  # learner.lora
-            shown = f"of rank {value['rank']}, for there is no memory to tune in full"
+            shown = f"of rank {value['rank']}, because tuning all weights does not fit into memory"
         if rest == "learner.lora_if_needed":
-            name, shown = name.replace("lora_if_needed", "lora"), "off, for there is memory to tune in full"
+            name, shown = (
+                name.replace("lora_if_needed", "lora"),
+                "off, because tuning all weights fits into memory",
+            )
             if f"{role}.learner.lora" in chosen:
                 continue
         if (word := f"{name} {shown}") not in words:

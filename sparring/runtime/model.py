@@ -1,4 +1,4 @@
-"""Models outside of a run, for evaluation, solving and serving: finds a model, checks it, and determines how it is
+"""Finds and checks models that are used outside of a run (evaluation, solving, serving), and determines how they are
 prompted."""
 
 import json
@@ -67,8 +67,8 @@ class Model:
 
     @property
     def rules(self) -> Rules | None:
-        """Returns the parsed game config of its run, or None if it has no run. Raises SparringError if the run is of
-        another version of this software."""
+        """Returns the parsed game config of the model's run, or None if the model is not a checkpoint of a run. Raises
+        SparringError if another version of this software made the run and its config cannot be read."""
         return read_section(GameRules, self.run, "game", _run_directory(self.path)) if self.game else None
 
     @property
@@ -81,8 +81,8 @@ class Model:
 
     @property
     def usual_stages(self) -> str:
-        """Returns the stages in which it writes programs if no option names them (see program_game): those of its run,
-        or none if its run has no stages. Without a run: all stages."""
+        """Returns the stages in which the model writes programs if no option names them (see program_game): those of
+        its run, or "none" if its run had no stages. If the model is of no run: "all"."""
         rules = self.rules
         if isinstance(rules, MultistageRules):
             return "all" if rules.stages is None else str(rules.stages)
@@ -187,10 +187,8 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
 
 
 def find_policy(name: str, role: str, key: str) -> str:
-    """Returns the generator or the discriminator (role) of anything that find_policies takes; for a single model the
-    model itself.
-
-    key: the option that names it, for errors. Raises SparringError.
+    """Returns the policy of the given role (generator or discriminator) from a name as find_policies takes it; if the
+    name is that of a single model, that model. key: the option that gave the name, for errors. Raises SparringError.
     """
     generator, discriminator = find_policies(name, Path())
     if role == GENERATOR or generator == name:
@@ -220,7 +218,9 @@ def suite_game(named: str, model: Model, changes: Mapping[str, Any] = MappingPro
     """
     game = (model.rules or USUAL).model_copy(update=changes).game()
     if not isinstance(game, SuiteGame):
-        raise SparringError(f"{named}: its run was no game with test suites")
+        raise SparringError(
+            f"{named}: its run was no game with test suites; give a discriminator of game multistage"
+        )
     return game
 
 

@@ -1,6 +1,5 @@
-"""Plans a run: what it would do, and what prevents it, found out before anything takes time.
-
-Not covered: what other nodes of a cluster have, except their GPUs.
+"""Plans a run before anything takes time: describes what it would do, and finds the reasons why it cannot start. Not
+covered: memory, disk and software of other nodes of a cluster; only their GPUs are known.
 """
 
 import json
@@ -36,7 +35,8 @@ _GIB, _MIB = 1 << 30, 1 << 20
 _WEIGHTS, _ADAM = 4, 8
 """Bytes per parameter, fp32."""
 _LARGE = 1 << 30
-"""Bytes from which on a checkpoint is not written after every step, unless the config asks for that."""
+"""Size of a checkpoint, in bytes, from which it is no longer written after every step, unless the config asks for
+that."""
 SAVE_S = 900.0
 """Seconds between two such checkpoints."""
 _TINY, _RATE, _LORA_RATE = 10**8, 5e-5, 5e-4
@@ -57,8 +57,8 @@ class Plan:
 def make_plan(
     config: Config, start: Start, train: Sequence[Problem], held_out: Sequence[Problem], here: bool = True
 ) -> Plan:
-    """here: whether the run is to be on this machine, or on the cluster that it joins. If not, this machine's sandbox,
-    libraries, disk and CPU cores are not checked."""
+    """Makes the plan of a run. here: False if the plan is for another machine (--plan-for); the sandbox, libraries,
+    disk and CPU cores of this machine are then not checked."""
     lines = [f"run: {start.run_directory}", *_models(config, start)]
     schedule = Curriculum(**config.curriculum_arguments(ordered_ids(config, train)))
     at = config.curriculum
@@ -68,7 +68,7 @@ def make_plan(
         f"steps: {steps}, each {at.problems_per_step} problems x {at.attempts} attempts; "
         f"{len(train)} problems to train on, {len(held_out)} held out"
     )
-    where = "this process" if config.local else _joins(config) or "a Ray of its own on this machine"
+    where = "this process" if config.local else _joins(config) or "a new Ray on this machine"
     if here:
         lines.append(f"runs in {where}; device {config.device}")
     else:
@@ -103,8 +103,9 @@ def make_plan(
     spare = len(train) - config.curriculum.problems_per_step
     if config.curriculum.dynamic_sampling and spare <= 0:
         obstacles.append(
-            f"curriculum.dynamic_sampling: a step plays all {len(train)} problems, so none is left to play besides: give a "
-            f"smaller --curriculum.problems-per-step (now {config.curriculum.problems_per_step}), or leave it out"
+            f"curriculum.dynamic_sampling: a step plays all {len(train)} problems, so there are no further ones: "
+            f"give a smaller --curriculum.problems-per-step (now {config.curriculum.problems_per_step}), or leave "
+            "dynamic_sampling out"
         )
     anywhere = (_architectures, _tensor_parallel, _kv_cache, _memory)
     for look in (*anywhere, *((_engines, _sandbox, _shared_memory, _disk, _mirror) if here else ())):
@@ -128,7 +129,7 @@ def _models(config: Config, start: Start) -> list[str]:
         size = parameters(start.models[role])
         known = f"{size / 1e6:.1f}M parameters" if size else "not on this machine yet"
         if policy.model == EMBEDDED and not size:
-            known = "made first, on demonstrations: some minutes, once"
+            known = "will first be trained on demonstrations, once; takes some minutes"
         tuning = f"LoRA of rank {policy.learner.lora.rank}" if policy.learner.lora else "full fine-tuning"
         lines.append(
             f"{role}: {policy.model} ({known}), engine {policy.engine.kind}, {tuning}, advantages by {policy.learner.estimator.kind}"
@@ -143,8 +144,8 @@ def _rates(config: Config, start: Start) -> Iterator[str]:
         most = _LORA_RATE if policy.learner.lora else _RATE
         if policy.model != EMBEDDED and (parameters(start.models[role]) or math.inf) > _TINY and rate > most:
             yield (
-                f"{role}: a learning rate of {rate:g} is for models of a million parameters and soon ruins a larger one; "
-                f"usual are --learning-rate {most / 5:g} and less"
+                f"{role}: a learning rate of {rate:g} is for models of a million parameters, and is likely to "
+                f"ruin a larger one; --learning-rate {most / 5:g} or less is usual"
             )
 
 
@@ -214,7 +215,7 @@ def _sandbox(config: Config, start: Start) -> Look:
     if config.sandbox_limits is None:
         return "sandbox: none, the game runs no programs", None
     if _joins(config):
-        return "sandbox: what the nodes with the resource `sandbox` have", None
+        return "sandbox: that of the nodes with the Ray resource `sandbox`; not checked here", None
     try:
         choice = choose_backend(
             config.sandbox.backend, config.sandbox.runtime, trusted=config.trusts_programs
@@ -256,7 +257,8 @@ def _wall_clock(config: Config) -> Iterator[str]:
 
 
 def trackers(config: Config) -> list[str]:
-    """Returns which packages are missing. They need not be there to read the config of a run that was tracked."""
+    """Returns an obstacle for each tracker whose package is missing. This is not part of the config's validation,
+    because the config of a run that was tracked elsewhere must be readable without these packages."""
     missing = [
         name for name in config.tracking.to if not is_installed("httpx" if name == "webhook" else name)
     ]
@@ -295,7 +297,8 @@ def _memory(config: Config, start: Start) -> Look:
         return line, None
     ways = "; or ".join([*islice(start.ways_out(), 3), "smaller models", "a GPU (--device cuda)"])
     return line, (
-        f"this takes about {needed / _GIB:.0f} GiB of memory, and {have / _GIB:.0f} GiB may be taken: give {ways}"
+        f"the run needs about {needed / _GIB:.0f} GiB of memory, but only {have / _GIB:.0f} GiB may be taken: "
+        f"give {ways}"
     )
 
 

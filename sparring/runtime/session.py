@@ -210,7 +210,7 @@ def _told_how_to_go_on(start: Start) -> Iterator[None]:
 
     def how() -> str:
         if not (start.run_directory / "config.yaml").is_file():
-            return "before the first step, so there is nothing to resume: run the command again"
+            return "run the command again: it ended before the first step, so there is nothing to resume"
         run = start.run_directory
         return f"continue with --resume --run-name {run.name} --output-dir {run.parent}"
 
@@ -252,7 +252,7 @@ class Session:
     opponents: PastOpponents
     writers: Writers
     begun: deque[tuple[Assignment, Callable[[], PlayResult]]] = field(default_factory=deque, init=False)
-    """Steps that are being played, or are to be learnt from next."""
+    """Steps that are being played, or have been played but not learned from; the next one to learn from is first."""
 
     @property
     def stateful(self) -> Mapping[str, Stateful]:
@@ -386,13 +386,15 @@ class Session:
             self.recorder.save(step, row, scores, self.parts.learners, self.stateful)
         if diverged:
             raise SparringError(
-                f"stopped after step {step}: {diverged}; it is saved in {self.recorder.latest}. Continue with --resume "
+                f"stopped after step {step}: {diverged}; the step is saved in {self.recorder.latest}. "
+                "Continue with --resume "
                 "and another setting (such as a lower --learning-rate), or with --resume-from an earlier checkpoint"
             )
 
     def _evaluated(self, step: int, last_of_stage: bool = False) -> Scores | None:
-        """Evaluates the newest weights if an evaluation is due. The next steps are played at the same time, unless they
-        may be played with other weights: those of past opponents."""
+        """Evaluates the newest weights if an evaluation is due, and returns the scores, or None. The next steps are
+        played at the same time, except in one process, or if past opponents may play in them, whose weights the same
+        engines would need."""
         waiting = self.evaluations.begin(step, last_of_stage)
         if waiting is None:
             return None
@@ -427,8 +429,8 @@ class Session:
 
 
 class ShownPrograms:
-    """Programs that a problem's attempts are shown: the curriculum's or, if the game uses solutions, this run's
-    best."""
+    """Earlier programs that are passed to the game with a problem (PlayRequest.memory): the curriculum's remembered
+    programs or, if the game uses solutions, the best ones of this run's database."""
 
     def __init__(self, config: Config, start: Start) -> None:
         self._solutions: SolutionDatabase | None = None

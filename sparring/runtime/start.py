@@ -26,7 +26,8 @@ from sparring.runtime.parts import Start
 from sparring.tracking.progress import say
 
 STARTED_FROM = "started_from.txt"
-"""File in a run's directory that names the checkpoint of another run that it started from, and on a second line FRESH."""
+"""File in the directory of a run that was started from another run's checkpoint (--resume-from). It names that
+checkpoint; a second line FRESH is there only with --fresh."""
 FRESH = "weights only"
 
 
@@ -98,7 +99,8 @@ def _check_opponents(directory: Path, saved: Mapping[str, Any], config: Config) 
                 if (was.get(key) or False) != (now.get(key) or False):
                     raise SparringError(
                         f"{role}.engine.{key} {was.get(key)} -> {now.get(key)}: past opponents in {directory / 'opponents'} "
-                        f"are as the engine was; leave it so, or start a new run from one of its checkpoints (--resume-from)"
+                        f"were stored with the old value; keep that, or start a new run from a checkpoint "
+                        "(--resume-from)"
                     )
 
 
@@ -110,7 +112,8 @@ def _checkpoint(given: str | Path | None, output_dir: Path) -> Path | None:
 
 
 def fit(config: Config, hardware: Hardware) -> Config:
-    """Chooses what the config leaves open for the hardware, and prints both. Raises SparringError."""
+    """Chooses the settings that the config leaves open to suit the hardware, and prints the hardware and the choices.
+    Raises SparringError if the config does not suit the hardware."""
     say(hardware.describe())
     if config.device == "cuda" and not hardware.gpus and (config.local or not os.environ.get("RAY_ADDRESS")):
         raise SparringError(f"device cuda: torch finds no GPU on {hardware.name}; use --device cpu, or auto")
@@ -146,8 +149,8 @@ def _hardware(config: Config) -> Hardware:
 
 
 def _first_checkpoint(directory: Path) -> tuple[Path | None, bool]:
-    """Returns (the checkpoint that a run started from, whether with its weights only), for a run that was killed before it
-    saved one."""
+    """Returns (the checkpoint that a run started from, whether only its weights were taken), for a run that was killed
+    before it saved a checkpoint of its first steps. (None, False) if it started from none."""
     note = directory / STARTED_FROM
     if not note.is_file():
         return None, False
@@ -287,7 +290,7 @@ def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
         tokenizer = open_tokenizer(model)
         # transformers makes an empty tokenizer if the files of a known class are missing
         if not tokenizer.encode("def f(x): return 1", add_special_tokens=False):
-            raise ValueError("its tokenizer knows no text: tokenizer.json is missing")
+            raise ValueError("its tokenizer gives no tokens for a text: tokenizer.json is missing")
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         said = f"cannot be loaded ({reason})"
@@ -308,7 +311,7 @@ def _remedy(model: str, otherwise: str) -> str:
         )
     return (
         f"{offline} is set, so nothing is downloaded: give a directory with a copy of it, set HF_HOME to a cache that "
-        f"holds it, or give it a network and unset {offline}"
+        f"holds it, or connect this machine to a network and unset {offline}"
     )
 
 

@@ -10,8 +10,8 @@ from sparring.core.settings import Settings
 
 
 class StopSettings(Settings):
-    """Limits at which a run stops. By default there are none: if a player improves, its opponent earns less, which is not a
-    collapse."""
+    """Limits at which a run stops. By default there are none, because a player's reward also falls if its opponent
+    improves, which is no collapse."""
 
     max_kl: float | None = Field(default=None, gt=0)
     """Maximum of the mean KL(policy || warm start), in nats per token, as logged under kl_to_warm_start (measured on a part

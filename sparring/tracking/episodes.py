@@ -44,8 +44,8 @@ class EpisodeLog:
             return None
         self._said = True
         return (
-            f"{file} has {self._file_bytes >> 20} MiB and goes on in a new file; the last {OLDER_FILES} are kept "
-            "(episodes.1.jsonl is the newest), older rows are dropped"
+            f"{file} reached {self._file_bytes >> 20} MiB, so a new file is begun; the last {OLDER_FILES} are kept "
+            "(episodes.1.jsonl is the newest of them), and older rows are deleted"
         )
 
     def _file(self, number: int) -> Path:

@@ -2,8 +2,8 @@
 
 In a run, a step's programs are tested by that step's suites only. A pair of a suite and a program from different steps is
 known only if some step stored the outcome of each valid test of the suite on a program with the same text; other pairs
-are left out, never guessed. A cell off the diagonal therefore rests on programs and tests that occurred again word for
-word, which tend to be the common ones.
+are left out, never guessed. A cell off the diagonal is therefore computed only from programs and tests that occurred in
+both steps with exactly the same text; common programs and tests are overrepresented there.
 """
 
 import sys

@@ -12,10 +12,10 @@ EMBEDDED = "sparring_embedded"
 """Metadata key under which a card describes the run of an embedded model."""
 
 _LIMITS = """\
-* Trained by reinforcement on programs that were judged in a sandbox: it writes programs that pass tests, and programs are
-  what it is good for. Run what it writes in a sandbox, too.
-* The figures are of one run with one seed, on the held-out problems named above; they say little of other problems.
-* What the reward did not look at (style, safety, speed, languages other than the one trained on) was not learned."""
+* The model was trained by reinforcement learning to write programs that pass tests in a sandbox. Use it for programs
+  only, and run its programs in a sandbox, too.
+* The figures are from one run with one seed, on the held-out problems named above; other problems may give others.
+* Nothing was trained that the reward does not measure: style, safety, speed, other programming languages."""
 
 
 def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str) -> str:
@@ -126,7 +126,7 @@ def _problems(config: Mapping[str, Any]) -> str:
 def _held_out(config: Mapping[str, Any]) -> str:
     problems = config["problems"]
     if problems["kind"] == "embedded":
-        return "others of the same make"
+        return "other problems from the same generator"
     held_out = problems["held_out"]
     return (
         held_out["file"] if held_out["kind"] == "file" else f"{held_out['fraction']:.0%} of them, set aside"
@@ -155,6 +155,6 @@ def _use(adapter: bool) -> str:
             "`adapter_config.json` names."
         )
     return (
-        "`transformers.AutoModelForCausalLM.from_pretrained(HERE)`, or `vllm serve HERE`. The chat template is the one that "
-        "it was trained with."
+        "`transformers.AutoModelForCausalLM.from_pretrained(HERE)`, or `vllm serve HERE`. The chat template is the one "
+        "with which the model was trained."
     )

@@ -67,8 +67,8 @@ class Display:
         self._play, self._heard = progress, self._clock()
 
     def beat(self) -> None:
-        """Prints a status line if nothing has been printed for long. Is called about every second if there are no live
-        lines."""
+        """Prints a status line if nothing has been printed for some time (_COUNTED_S, _SILENCES_S). If there are no
+        live lines, a thread calls this about every second."""
         now, done = self._clock(), self._play.done if self._play is not None else 0
         counted = done != self._told
         silence = _COUNTED_S if counted else _SILENCES_S[min(self._beats, len(_SILENCES_S) - 1)]

@@ -1,8 +1,9 @@
 """Renders a run as one HTML page: gathers what the run has written so far, and inserts it into the template in report_page.
 
 The page loads nothing. The figures are one block of JSON; the attempts of each step are a separate block (JSON, gzip,
-base64), which is decoded when the user opens the step. Texts of programs enter the page as data only; the page allows its
-scripts by their hash, and no others run. The page says what a run did not store.
+base64), which is decoded when the user opens the step. Texts of programs enter the page as data only: the page's
+content security policy names the hashes of its own scripts, and the browser runs no others. If a run did not store some
+data, the page says so.
 """
 
 import base64
@@ -232,7 +233,8 @@ def _checkpoints(run: Path) -> dict[str, Any]:
 
 
 def is_over(run: Path) -> bool:
-    """Whether the run has ended, as far as its files show. A process that was killed by SIGKILL leaves no trace."""
+    """Returns whether the run's files show that it has ended. If its process was killed by SIGKILL, they do not, and
+    the run counts as still going on."""
     return _state(run)[0] != "going on"
 
 

@@ -13,7 +13,8 @@ from typing import ParamSpec, TextIO
 
 LOG = "run.log"
 FINISHED, INTERRUPTED, FAILED = "finished", "interrupted", "ended by an error"
-"""The last line of a run's log, without its time, by how the run ended. A run that was killed has none of them."""
+"""The last line of a run's log, without its time: one of these, depending on how the run ended. The log of a run that
+was killed has none of them."""
 P = ParamSpec("P")
 shown = logging.getLogger("shown")
 """Logger of all lines that are shown to the user."""

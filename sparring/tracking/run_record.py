@@ -28,8 +28,8 @@ class RunRecord:
         self._episodes = EpisodeLog(directory)
 
     def start(self, config: Mapping[str, Any]) -> None:
-        """Begins a new run, or one that was killed before its first checkpoint. The written config can be passed to
-        driver.py with --config."""
+        """Deletes the rows that a run killed before its first checkpoint may have left, and writes the config and the
+        versions. The config can be passed to driver.py with --config."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self._metrics.unlink(missing_ok=True)
         self._tasks.unlink(missing_ok=True)
@@ -38,8 +38,8 @@ class RunRecord:
         write_json(self.directory / "versions.json", versions())
 
     def continue_from(self, step: int, config: Mapping[str, Any]) -> None:
-        """Removes the rows of steps after the checkpoint, which will be done again. The given config is written, so that the
-        next --resume uses it."""
+        """Removes the rows of the steps after the checkpoint, since the resumed run repeats these steps. Also writes
+        the given config, so that the next --resume uses it."""
         self._write_config(config)
         for file in filter(Path.is_file, (self._metrics, self._tasks)):
             keep_steps(file, step)
@@ -118,7 +118,7 @@ def _git_commit() -> str:
 
 
 def readable(episodes: Sequence[Episode]) -> str:
-    """For people, of episodes that were played for training."""
+    """Returns episodes that were played for training as readable text."""
     return "\n".join(_readable([json.loads(line) for line in e.rows.splitlines()]) for e in episodes)
 
 

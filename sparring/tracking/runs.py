@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 NAMED = 12
 UNJUDGED = {
     "sandbox_failure": "the sandbox failed, so the attempt was dropped",
-    "no_valid_test": "there was no valid test to meet, so the attempt was dropped",
+    "no_valid_test": "there was no valid test to run it on, so the attempt was dropped",
 }
 BECAME = {
     "valid": "valid",
@@ -26,11 +26,11 @@ BECAME = {
     "shown": "repeats a test that the prompt shows",
     "duplicate": "repeats an earlier test",
     "repeat": "fails the same programs as an earlier test",
-    "silent": "tells of no program",
+    "silent": "its outcome counts for no program",
     "rejected": "the reference fails it",
     "unstable": "the reference gives another result each time",
     "weak": "programs that return nonsense pass it",
-    "no_literal": "the reference's result cannot stand in a test",
+    "no_literal": "the reference's result cannot be written as a literal in a test",
 }
 """The possible statuses of a test that a discriminator wrote. The outcomes of a program have verdicts instead."""
 
@@ -104,8 +104,8 @@ def read_section(kind: Any, config: Row, key: str, run: Path) -> Any:
 def of_another_version(run: Path, said: str) -> SparringError:
     """Returns the error for a run that was made by another version. said: how the difference shows."""
     return SparringError(
-        f"{run}: {said}: this run is of another version of this software: use that version (its versions.json names the "
-        "commit), or take a run of this one"
+        f"{run}: {said}: this run is of another version of this software: use that version (versions.json of the "
+        "run names the commit), or give a run of the installed version"
     )
 
 

@@ -18,8 +18,9 @@ def is_installed(library: str) -> bool:
 
 class TrackingSettings(Settings):
     to: tuple[Literal["tensorboard", "wandb", "mlflow", "webhook"], ...] = ()
-    """Trackers besides the run's own files, which are always written: tensorboard (files in the run's directory), wandb (Weights
-    & Biases; offline if there is no key or no network), mlflow, webhook (receives alarms and the end of the run)."""
+    """Trackers that get the metrics in addition to the run's own files: tensorboard (files in the run's directory),
+    wandb (Weights & Biases; offline if there is no key or no network), mlflow, webhook (gets no metrics, only alarms
+    and the end of the run)."""
     project: str | None = None
     """W&B's project and MLflow's experiment. Default: WANDB_PROJECT and MLFLOW_EXPERIMENT_NAME, or sparring."""
     name: str | None = None
@@ -27,8 +28,9 @@ class TrackingSettings(Settings):
     mlflow_uri: str | None = None
     """MLflow's tracking URI. Default: MLFLOW_TRACKING_URI, or files in output_dir/mlruns."""
     webhook: str | None = None
-    """The environment variable that holds a URL (which is a secret) for POST requests of {"run", "event", "step", "text"},
-    as Slack and its like take them; event is alarm, finished, failed or killed."""
+    """Name of the environment variable that holds the webhook's URL; the URL itself is a secret and is not a setting. A
+    POST request has the keys run, event (alarm, finished, failed or killed), step and text, as Slack and similar
+    services take them."""
     trace: bool = False
     """Write trace.json, a timeline with a row per part, for ui.perfetto.dev."""
 
@@ -42,7 +44,9 @@ class TrackingSettings(Settings):
         if not {"wandb", "mlflow"} & set(self.to):
             self.refuse_changed(("project", "name"), "has no effect unless `to` names wandb or mlflow")
         if ("webhook" in self.to) != (self.webhook is not None):
-            raise ValueError("webhook among `to`, and a variable's name under webhook: give both or neither")
+            raise ValueError(
+                "webhook in `to`, and a variable's name in `webhook`, go together: give both or neither"
+            )
         if (
             self.webhook is not None and not self.webhook.isidentifier()
         ):  # not shown: it may be the URL itself

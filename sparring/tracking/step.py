@@ -90,14 +90,15 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def require_some_judged(step: int, episodes: Sequence[Episode]) -> None:
-    """Raises SandboxFailure if the sandbox failed and no attempt was judged: the step must be repeated, not skipped."""
+    """Raises SandboxFailure if the sandbox failed and no attempt of the step was judged. Such a step must be repeated
+    after a --resume; the run must not skip it."""
     attempts = [t for e in episodes for t in e.trajectories]
     failed = any("sandbox_failure" in t.components for t in attempts)
     # without a judged test no program has a reward either
     if failed and all(t.reward is None for t in attempts):
         raise SandboxFailure(
-            f"step {step}: the sandbox judged none of {len(attempts)} attempts; look after the Docker Engine and "
-            "continue with --resume"
+            f"step {step}: the sandbox judged none of {len(attempts)} attempts; check the sandbox (such as the "
+            "Docker Engine) and continue with --resume"
         )
 
 

@@ -1,4 +1,4 @@
-"""Says once where the time of a run's steps goes."""
+"""Reports once, after the first steps, which parts of a step take how much time."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 _AFTER = 3
 """Number of steps after which the line is shown."""
 _WAITS = 0.25
-"""Share of the time from which it is worth a word that rollouts wait for the judge."""
+"""If rollouts wait for the judge for at least this share of the time, the line says so."""
 _NAMES = {
     "rollout": "rollouts",
     "sandbox": "waiting for the judge",

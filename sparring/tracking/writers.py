@@ -1,8 +1,8 @@
 """Sends a run's metrics to TensorBoard, Weights & Biases, MLflow and a webhook while the run goes on.
 
-Each writer is a thin wrapper around its library (to_tensorboard.py, to_wandb.py, to_mlflow.py, to_webhook.py). If a writer
-does not start, the run is refused before anything is loaded. If a writer fails later, it is removed with a warning: the
-run's own files have all data.
+Each writer is a thin wrapper around its library (to_tensorboard.py, to_wandb.py, to_mlflow.py, to_webhook.py). If a
+writer does not start, the run is refused before any model is loaded. If a writer fails later, it is removed with a
+warning, and the run goes on, since its own files have all data.
 """
 
 import logging
@@ -129,7 +129,8 @@ def open_writer(name: str, run: TrackedRun) -> Writer:
 
 @contextmanager
 def open_writers(names: Sequence[str], run: TrackedRun) -> Iterator[Writers]:
-    """Opens the named writers, and closes them with how the run ended. Raises SparringError if a writer does not start."""
+    """Opens the named writers. At the end, closes them and tells them whether the run finished, failed or was killed.
+    Raises SparringError if a writer does not start."""
     writers, ending = Writers(), "failed"
     try:
         for name in names:

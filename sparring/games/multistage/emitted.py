@@ -51,10 +51,11 @@ class EmittedTest:
     expected: str | None = None
     """repr of the expected value; None if the test states none."""
     fault: str = ""
-    """Why the test is not run: "parse", "literal", "contract", "size" or "shown"; empty if it can be run."""
+    """Reason why the test is not run: "parse", "literal", "contract", "size" or "shown" (docs/games.md explains them);
+    empty if it is run."""
     inputs: frozenset[str] = field(default=frozenset(), compare=False)
-    """A key for each of its calls. A call has one key whether its arguments are named or not, and an argument that equals the
-    parameter's default may be left out."""
+    """Keys of the test's calls, by which duplicates are found. A call has the same key whether or not its arguments are
+    named, and whether an argument that equals the parameter's default is given or left out."""
 
     @property
     def identity(self) -> str:
@@ -91,8 +92,8 @@ def parse_suite(
 
 
 def distinct(tests: Iterable[EmittedTest]) -> list[EmittedTest]:
-    """Returns the tests without those that share a call with an earlier one. Otherwise a test that fails a program could be
-    written several times, each time together with another call."""
+    """Returns the tests without those that share a call with an earlier one. If they were kept, a discriminator could
+    write one good test several times, each time together with another call, and be paid each time."""
     found, seen = [], set[str]()
     for test in tests:
         if seen.isdisjoint(test.inputs):
@@ -102,8 +103,8 @@ def distinct(tests: Iterable[EmittedTest]) -> list[EmittedTest]:
 
 
 def shown_calls(prompt: str, problem: Problem, limits: InputLimits) -> frozenset[str]:
-    """Returns the keys (`EmittedTest.inputs`) of the calls of the problem's function in a prompt, as far as they are short
-    enough for a test."""
+    """Returns the keys (`EmittedTest.inputs`) of the calls of the problem's function in a prompt. Calls that are longer
+    than a test may be (`limits.chars`) are left out."""
     reader, found = _Calls(problem), set[str]()
     for start in re.finditer(rf"\b{re.escape(problem.entry_point)}\(", prompt):
         line = prompt[start.start() :][: limits.chars].partition("\n")[0]

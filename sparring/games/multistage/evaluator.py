@@ -1,7 +1,8 @@
 """Held-out evaluation: the generator's greedy pass rate, the discriminator's validity and kill rate.
 
 The kill rate is measured on fixed baseline programs (the bank): wrong programs that the *initial* generator wrote for
-held-out problems. The discriminator's reward falls as the generator improves; its kill rate on the bank does not.
+held-out problems. The discriminator's reward falls when the generator improves, even if the discriminator stays the
+same; its kill rate on the fixed bank does not.
 """
 
 import asyncio
@@ -28,9 +29,8 @@ class MultistageEvaluator:
     test_validity: mean validity of the suites, as in the reward;
     kill_rate: share of the pairs (suite, wrong program of the bank) in which the suite kills the program, as in the reward;
     with game.attack program, a suite is paired only with the program that it was written against;
-    unjudged: number of programs, suites and pairs that the sandbox could not judge.
-
-    combined is 0.7 * generator_pass_rate + 0.3 * test_validity.
+    unjudged: number of programs, suites and pairs that the sandbox could not judge. The combined score, by which the
+    best checkpoint is chosen, is 0.7 * generator_pass_rate + 0.3 * test_validity.
     """
 
     shown = ("generator_pass_rate", "test_validity", "kill_rate")

@@ -44,8 +44,8 @@ class MultistageGame:
         on the wrong programs in the generator's past.
 
         Args:
-            memory: earlier programs for this problem. They are only used to decide whether the tests can be passed at all
-                (guard 3 in rewards.py).
+            memory: earlier programs for this problem. They are run only on suites of which no program of the episode
+                passes a valid test, to decide whether the tests can be passed at all (guard 3 in rewards.py).
         """
         generator, discriminator = players[GENERATOR], players[DISCRIMINATOR]
         programming = asyncio.create_task(self._programs(problem, generator, sandbox))
@@ -204,9 +204,9 @@ class MultistageGame:
         return await Suites(problem, self.rules, sandbox, style).records(suites, wrong, mutants)
 
     def tests_of(self, suites: Sequence[str], problem: Problem) -> list[str]:
-        """Returns the tests of the suites that can be run, without repetitions. With test_format "strict", the
-        discriminator was trained to write expected outputs, and the tests are its assertions. With other formats, the
-        tests are calls, on whose results programs agree or not."""
+        """Returns the tests of the suites that can be run, each once. With test_format "strict", the tests are the
+        discriminator's assertions, since it was trained to write expected outputs. With the other formats, the tests
+        are calls, and the results of several programs are compared with each other."""
         rules, strict = self.rules, self.rules.test_format == "strict"
         read = (read_suite(text, problem, rules)[: rules.max_tests] for text in suites)
         emitted = [test for of_suite in read for test in of_suite if not test.fault]
@@ -220,7 +220,8 @@ class MultistageGame:
         ran: Sequence[ProgramResults | None],
         judge: Suites,
     ) -> list[dict[str, bool | None]]:
-        """Returns the outcomes of remembered programs on the suites of which no current program passes any valid test."""
+        """Runs the remembered programs on those suites of which no current program passes a valid test, and returns
+        their outcomes."""
         passed = {test for met in ran if met is not None for test, o in met.outcomes.items() if o}
         unsolved = [
             suite.valid for suite in judged if suite and suite.valid and not passed & suite.valid.keys()
@@ -321,9 +322,8 @@ def _mistakes(
     judged: Sequence[SuiteResult | None],
     book: Mapping[str, SuiteResult | None],
 ) -> Mistakes:
-    """Returns the wrong programs and the tests that killed a program, for later episodes.
-
-    book: the tests of the past, as they were written -> the suite that holds each one alone.
+    """Returns what is remembered for later episodes: the wrong programs, and for each test whether it killed a program.
+    book: text of each test of the mistake book -> the suite that holds this test alone.
     """
     met = [
         (program.artifact, of.outcomes) for program, of in zip(programs, ran, strict=True) if of is not None
@@ -344,7 +344,7 @@ def _mistakes(
 
 
 def _owners(judged: Sequence[SuiteResult | None], book: Sequence[SuiteResult | None]) -> dict[str, str]:
-    """Returns source of each valid test -> the suites that contain it, or the mistake book."""
+    """Returns the origin of each valid test, by its source: the suites that contain it, or the mistake book."""
     attempts: dict[str, list[str]] = {}
     for attempt, suite in enumerate(judged):
         for source in suite.valid if suite else ():

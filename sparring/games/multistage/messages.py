@@ -74,8 +74,8 @@ def attack(problem: Problem, rules: MultistageRules, program: str | None = None)
     the problem alone.
 
     The answer begins with the example test and the first characters of another one, up to those that show the type of its
-    first argument. Without the example there, a small model copies it from the prompt; without the characters, it writes
-    numbers for arguments of any type.
+    first argument. If the answer did not begin with the example, a small model would copy the example from the prompt.
+    If it did not begin with the characters, the model would write numbers for arguments of any type.
     """
     writes_inputs = rules.test_format == "input_only"
     example = example_test(problem, with_value=not writes_inputs)

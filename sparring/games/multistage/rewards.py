@@ -4,11 +4,13 @@ For one problem with reference `ref`, a program g and a suite T with valid tests
     validity  v = |V| / max(slots, |T|)
     pass rate p(g) = share of the tests in V that g passes
     generator reward = p                      discriminator reward = (w + (1 - w) * (1 - p)) * v
-With partial_credit "baseline_passed" the generator's reward is 0 if it fails a baseline test, with "never" 1 if p = 1, else 0.
+With partial_credit "baseline_passed" the generator's reward is p if the program passes all baseline tests, else 0. With
+"never" it is 1 if p = 1, else 0.
 With w = 0, the discriminator's reward is (1 - p) * v. It is 0 once the generator passes everything: validity then earns
 nothing. With w > 0, a part of the reward is paid for validity alone (Code-A1 pays 1/2); invalid tests do not earn it.
-p is computed over V only. If it were computed over all of T, a discriminator against a perfect generator would earn most
-with a half-invalid suite (v(vf + 1 - v) peaks at v < 1); `pass_rate_over="all"` keeps that variant for the ablation.
+p is computed over V only. If it were computed over all of T, with invalid tests as failed ones, a discriminator against
+a perfect generator would earn most with a partly invalid suite: with a share v of valid tests, its reward would be v *
+(1 - v), which is largest at v = 1/2. `pass_rate_over="all"` keeps that variant for the ablation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,21 +31,23 @@ class RewardRules(Settings):
     unparseable_reward: float = -1.0
     """Reward of a suite without a test that parses (guard 1). A suite that parses but has no valid test earns 0."""
     kill_needs_fast_reference: float = Field(default=0.25, ge=0, le=1)
-    """Maximum share of the CPU limit that the reference, and the test on it, may need for a limit of time, memory or output to
-    count as a kill (guard 2)."""
+    """If a program exceeds a limit of time, memory or output, that counts as a kill only if the reference and the test
+    on it need at most this share of the CPU limit (guard 2)."""
     unsolved_weight: float = Field(default=0.2, ge=0, le=1)
     """Factor on the discriminator's reward if no current or remembered program passes any valid test (guard 3)."""
     behaviour_duplicates_from: int = Field(default=16, ge=2)
-    """Minimum number of programs from which valid tests that fail the very same programs are duplicates, too (guard 4);
-    with fewer programs, equal behaviour says nothing. Tests with equal inputs are always duplicates."""
+    """If a suite runs on at least this many programs, valid tests with the same outcome on every program count as
+    duplicates, too (guard 4). With fewer programs, equal outcomes are not evidence that the tests are alike. Tests with
+    equal inputs are always duplicates."""
     validity_weight: float = Field(default=0.0, ge=0, lt=1)
     """Share of the discriminator's reward that is paid for validity alone (w)."""
     wrong_output_penalty: float = Field(default=0.5, ge=0, le=1)
     """Share of a valid test's worth that is lost if the reference had to correct its expected output (test_format relabel)."""
     partial_credit: Literal["always", "baseline_passed", "never"] = "always"
-    """Programs that are paid for the share of the tests that they pass. baseline_passed: those that pass all baseline tests of the
-    problem; the others earn 0. never: none; a program that passes all tests that count earns 1, another 0. With always, a model
-    also learns from problems that it cannot solve: programs that are right on some inputs."""
+    """Which programs earn the share of the tests that they pass. always: all; a model then also learns from problems
+    that it cannot solve, namely programs that are right on some inputs. baseline_passed: those that pass all baseline
+    tests of the problem; the others earn 0. never: none; a program earns 1 if it passes all tests that count, else
+    0."""
     pass_rate_over: Literal["valid", "all"] = "valid"
     """Tests over which the pass rate p is taken."""
 
@@ -61,8 +65,8 @@ def needed_cpu_ms(runs: Iterable[Verdict]) -> float:
 def outcome(verdict: Verdict, reference_cpu_ms: float, limits: Limits, rules: RewardRules) -> bool | None:
     """Returns True if the program passes the test, False if the test kills it, None if the result does not count (guard 2).
 
-    A valid test has passed on the reference. A failure is therefore the fault of the program, even if it is the test that
-    raises or hangs: it does so on what the program returned.
+    A valid test has passed on the reference. A failure is therefore the fault of the program, even if the test itself
+    raises or hangs: the value that the program returned is the cause.
     """
     if verdict.passed:
         return True
@@ -171,7 +175,7 @@ def reward_in_words(components: Mapping[str, float], rules: RewardRules) -> str:
     if not components["valid"]:
         return "no test of the suite is valid"
     if "pass_rate" not in components:
-        return "no valid test tells of any program"
+        return "no outcome of a valid test counts for any program"
     missed = f"(1 - {components['pass_rate']:.2f} pass rate)"
     if components["gate"] < 1:
         missed += f" * {components['gate']:g} because no program passes any of its tests"

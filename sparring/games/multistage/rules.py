@@ -31,13 +31,14 @@ class MultistageRules(Rules):
     max_tests: int = Field(default=8, ge=1)
     """Maximum number of tests per suite. Further ones are not run, and count as invalid."""
     attack: Literal["problem", "program"] = "problem"
-    """Content of the discriminator's prompt. problem: the problem alone; program: also one of the programs, and the suite's
-    reward depends on that program alone (Code-A1, arXiv:2603.15611). All programs run on all suites in both cases."""
+    """Content of the discriminator's prompt. problem: the problem alone; program: also one of the generator's programs;
+    the suite's reward then depends on that program alone (Code-A1, arXiv:2603.15611). In both cases every program runs
+    on every suite."""
     shown_chars: int = Field(default=2000, ge=1)
     """Maximum number of characters of a program that the discriminator sees; the rest is cut off."""
     attempts_per_episode: int = Field(default=1, ge=1)
-    """Maximum number of programs that are written one after another. While a program fails a baseline test of the problem,
-    the generator is shown the failed tests, and writes the program again. Each program has its own reward."""
+    """Maximum number of programs per conversation. If a program fails a baseline test of the problem, the generator is
+    shown the failed tests and writes the program again, up to this number. Each program has its own reward."""
     baseline_in_reward: bool = False
     """Count the problem's own baseline tests in the generator's pass rate, too."""
     rewards: RewardRules = RewardRules()

@@ -24,7 +24,7 @@ MOST_TESTS = 256
 _MOST_STATEMENTS = 1_000
 """Maximum number of statements that are read, including those of unrolled loops. It bounds the work for any answer."""
 _CHARS_OF_STATEMENT = 200
-"""A longer statement counts as several."""
+"""A longer statement counts as several statements: one more for each further so many characters."""
 _MOST_CHARS, _MOST_NAMES = 400, 20
 """Maximum length of a value that replaces a name, and maximum number of names that are replaced in one statement."""
 _CUT_OFF = 8
@@ -229,8 +229,8 @@ class _Reader:
                     yield from self._statements(inner, dict(names), top=False)
 
     def _tests(self, value: ast.expr, asserted: ast.expr | None, top: bool) -> Sequence[ast.expr | None]:
-        """Returns the tests in an assertion or an expression statement. None stands for what was meant as a test but is no
-        test.
+        """Returns the tests in an assertion or an expression statement. None stands for code that was probably meant as
+        a test but is none in the requested form.
 
         Args:
             value: the expression.

@@ -1,10 +1,10 @@
-"""Test suites of one problem, from a completion's text to kills. Only this module decides what a valid test and a kill are.
-
-A test is valid if it is well formed, repeats no other test of its suite and none that the prompt shows, is data (`Verdict.isolation`: a test that is code
-could remember its runs, or judge a program by its text), and passes on the reference solution twice, with equal outcomes.
+"""Judges the test suites of one problem, from a completion's text to kills. Only this module decides which tests are
+valid and which programs a test kills. A test is valid if it is well formed, repeats neither an earlier test of its
+suite nor one that the prompt shows, is data (`Verdict.isolation`; a test that is code could remember its earlier runs,
+or judge a program by its source), and passes on the reference solution twice, with equal results.
 In the second run, the tests are in reversed order, and the reference's other names are hidden, since a test may only use the
-entry point. If tests are assertions of any form (test_format "strict"), one of two programs that return nonsense must fail. A valid
-test kills a program that fails it: `rewards.outcome`.
+entry point. If tests are assertions of any form (test_format "strict"), at least one of two programs that return
+nonsense must fail the test. A valid test kills a program that fails it (`rewards.outcome`).
 """
 
 import ast
@@ -38,7 +38,7 @@ def {name}(*args, **options):
 """
 """Source of a program that is wrong for every problem."""
 _NONSENSICAL = ('"\\0" * 997', "None")
-"""Its results. An assertion that holds for both says next to nothing of the function."""
+"""The two results of such programs. An assertion that both programs pass hardly depends on the function."""
 _TOLERANCE = 1e-6
 """Absolute and relative difference of two floats that count as equal: programs may add in another order."""
 
@@ -100,8 +100,8 @@ class Suites:
     def __init__(
         self, problem: Problem, rules: MultistageRules, sandbox: Sandbox, style: PromptFormat | None = None
     ) -> None:
-        """style: the prompt format in which the discriminator was asked; tests that its prompt shows are not valid. None: the
-        suites were written without a prompt."""
+        """style: the prompt format of the discriminator, from which its prompt is made again; tests that this prompt
+        shows are not valid. None: the suites were written without a prompt."""
         self._problem, self._rules, self._sandbox = problem, rules, sandbox
         self._limits = problem.limits_over(rules.sandbox_limits)
         self._strict = rules.test_format == "strict"
