@@ -343,6 +343,7 @@ def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dic
     sizes = values.pop("sizes", None) or {}
     if not isinstance(sizes, dict):
         raise ConfigError(f"{path}: sizes: expected a mapping of names to configuration keys (got {sizes!r})")
+    sizes = {str(name): keys for name, keys in sizes.items()}
     for name, keys in sizes.items():
         if not isinstance(keys, dict):
             raise ConfigError(

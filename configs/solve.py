@@ -88,6 +88,8 @@ class SolveOptions(ModelOptions):
             self.refuse_changed((*_OF_ONE, "reasoning"), "with --batch")
             if self.problems_file is None:
                 raise ValueError("--batch needs --problems-file")
+            if self.format == "problems":
+                self.refuse_changed(("split", "fields", "exact_outputs"), "with --format problems")
         else:
             self.refuse_changed(_OF_BATCH, "without --batch")
             if (self.problem is None) == (self.problem_file is None):

@@ -116,17 +116,24 @@ def export_tests(options: argparse.Namespace) -> None:
 def tests_that_killed(rows: Iterable[Row], least: int) -> dict[str, Kills]:
     """Returns the valid tests of all suites that failed at least `least` programs, by problem, the one that failed most
     first."""
-    counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    killed: dict[str, dict[str, set[tuple[int, int]]]] = defaultdict(lambda: defaultdict(set))
     for row in rows:
         if not is_suite(outcomes := row.get("outcomes", ())):
             continue
         for outcome in outcomes:
             if outcome["status"] == "valid":
-                counts[row["problem"]][outcome["test"]] += len(outcome.get("kills", ()))
+                programs = {(row["step"], attempt) for attempt in outcome.get("kills", ())}
+                killed[row["problem"]][outcome["test"]] |= programs
     return {
         problem: kept
-        for problem, tests in counts.items()
-        if (kept := {t: n for t, n in sorted(tests.items(), key=lambda kv: (-kv[1], kv[0])) if n >= least})
+        for problem, tests in killed.items()
+        if (
+            kept := {
+                test: len(programs)
+                for test, programs in sorted(tests.items(), key=lambda kv: (-len(kv[1]), kv[0]))
+                if len(programs) >= least
+            }
+        )
     }
 
 

@@ -45,6 +45,7 @@ def main(arguments: Sequence[str]) -> None:
         from configs.load import load_run
         from configs.options import check_writable
         from sandbox_workers.local import LocalSandbox
+        from sparring.problems.references import judge_references
         from sparring.runtime.problem_sets import load_splits
         from sparring.tracking.rows import write_json
 
@@ -60,8 +61,12 @@ def main(arguments: Sequence[str]) -> None:
         problems = {problem.id: problem for problem in load_splits(config)[0]}
         if options.tests is not None:
             problems = _with_tests(problems, options.tests, config)
-        with LocalSandbox(options.sandbox, limits=config.sandbox_limits) as sandbox:
+        code_tests = config.sandbox.code_tests
+        with LocalSandbox(options.sandbox, limits=config.sandbox_limits, code_tests=code_tests) as sandbox:
             print(sandbox.description, flush=True)
+            # a run judges programs on tests in the form that their references decided
+            judged, _ = asyncio.run(judge_references(list(problems.values()), sandbox))
+            problems = {problem.id: problem for problem in judged}
             found = asyncio.run(judge_again(config, problems, played(run), sandbox, hidden=options.hidden))
         report: dict[str, Any] = {player: compared(of_player) for player, of_player in found.items()}
         _print_rewards(report)

@@ -160,6 +160,8 @@ def _figure(value: float | None) -> str:
 def _show_attempts(run: Path, options: argparse.Namespace) -> None:
     from rich.console import Console
 
+    if options.limit < 0:
+        raise SparringError(f"--limit {options.limit}: give 0 (all attempts) or more")
     attempts = attempts_of(run, options)
     if options.worst:
         attempts.sort(key=lambda row: float("inf") if row["reward"] is None else row["reward"])

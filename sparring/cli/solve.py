@@ -127,7 +127,7 @@ def problems_of(settings: SolveOptions) -> tuple[list[Problem], dict[str, str]]:
         return [with_signature(one)], {}
     assert settings.problems_file is not None
     if settings.format == "problems":
-        stated, faults = load_to_solve(Path(settings.problems_file))
+        stated, faults = load_to_solve(Path(settings.problems_file).expanduser())
         problems = [*map(with_signature, stated)]
     else:
         problems = load_written(settings.problems_file, settings)

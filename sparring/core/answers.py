@@ -49,11 +49,17 @@ class _Piece:
     language: str = ""
     inline: bool = False
 
-    def key(self, entry_point: str | None) -> tuple[bool, bool, bool, int, bool]:
-        """Returns the sort key of the piece: the program is the piece with the greatest key, and the last one of equals."""
+    def key(self, entry_point: str | None) -> tuple[int, bool, bool, int, bool, bool]:
+        """Returns the sort key of the piece: the program is the piece with the greatest key, and the last one of equals. A
+        function of the entry point's name goes before a method of that name, and, if no entry point is known, a program that
+        reads its input before one that does not."""
         rank = self.snippet.rank
         is_program = rank is Rank.PROGRAM
-        return self.defines(entry_point), is_program, not self.inline, rank, not is_program and self.is_tagged
+        defines = self.defines(entry_point) + (
+            self.defines(entry_point) and entry_point in self.snippet.binds
+        )
+        reads = entry_point is None and self.snippet.reads_input
+        return defines, is_program, not self.inline, rank, reads, not is_program and self.is_tagged
 
     def defines(self, entry_point: str | None) -> bool:
         return entry_point in self.snippet.functions
@@ -69,7 +75,8 @@ def extract_program(text: str, *, language: str = "python", entry_point: str | N
     Args:
         text: the answer, with or without the model's thinking.
         language: the program's language, by the sandbox's name. In any language but Python, the program is the last
-            block that is tagged with the language, else the last block that does not hold prose, else the last block.
+            block that is tagged with the language, else the last block without the tag of another language or of prose, else
+            the last block that does not hold prose, else the last block.
         entry_point: the function that the tests call, if it is known.
     """
     text = without_thinking(text)
@@ -77,9 +84,13 @@ def extract_program(text: str, *, language: str = "python", entry_point: str | N
     if language != "python":
         return _last_block(blocks, (language, *_SAME_LANGUAGE.get(language, ())), text)
     whole = Snippet(text)
-    if whole.tree is not None and (not blocks or whole.rank >= Rank.STATEMENTS):
+    if (
+        whole.tree is not None
+        and (not blocks or whole.rank >= Rank.STATEMENTS)
+        and not whole.begins_with_a_tag
+    ):
         return whole.text
-    pieces = _pieces(blocks)
+    pieces = _without_excerpts(_pieces(blocks))
     if not any(
         piece.defines(entry_point) if entry_point else piece.snippet.rank is Rank.PROGRAM for piece in pieces
     ):
@@ -134,7 +145,8 @@ def _last_block(blocks: Sequence[Block], languages: Sequence[str] | frozenset[st
     full = [block for block in blocks if block.content.strip()]
     tagged = [block for block in full if block.language in languages]
     code = [block for block in full if block.language not in PROSE]
-    last = next((kind[-1] for kind in (tagged, code, full, blocks) if kind), None)
+    unnamed = [block for block in code if block.language not in OTHER_LANGUAGES]
+    last = next((kind[-1] for kind in (tagged, unnamed, code, full, blocks) if kind), None)
     return text if last is None else last.content
 
 
@@ -153,6 +165,20 @@ def _pieces(blocks: Sequence[Block]) -> list[_Piece]:
             _Piece(snippet=snippet, start=block.start, language=block.language, inline=block.inline)
         )
     return pieces[::-1]
+
+
+def _without_excerpts(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Returns the pieces without those that repeat lines of the longest piece before them, at most half of its lines: an
+    explanation quotes the program."""
+    kept: list[_Piece] = []
+    longest: set[str] = set()
+    for piece in pieces:
+        lines = {line.strip() for line in piece.snippet.text.splitlines()} - {""}
+        if lines and lines <= longest and 2 * len(lines) <= len(longest):
+            continue
+        kept.append(piece)
+        longest = max(longest, lines, key=len)
+    return kept
 
 
 # ---------------------------------------------------------------------- programs without fences
@@ -232,7 +258,7 @@ def _with_helpers(snippets: Sequence[Snippet], best: int, entry_point: str | Non
         if earlier.binds & needs and not earlier.is_tests:
             taken.add(i)
             needs = (needs - earlier.binds) | earlier.needs
-        elif earlier.only_defines and earlier.needs & snippets[best].binds:
+        elif entry_point is None and earlier.only_defines and earlier.needs & snippets[best].binds:
             taken.add(i)
     for i in range(best + 1, len(snippets)):  # the entry point's block need not be the last one
         later = snippets[i]
@@ -240,5 +266,6 @@ def _with_helpers(snippets: Sequence[Snippet], best: int, entry_point: str | Non
             taken.add(i)
     if len(taken) == 1:
         return snippets[best].text
-    checked = range(best if entry_point else 0)  # a whole program prints its result
-    return "\n".join(snippets[i].without_checks if i in checked else snippets[i].text for i in sorted(taken))
+    drafts = range(best if entry_point else 0)  # a whole program prints its result
+    read = set[str]().union(*(snippets[i].needs for i in taken))
+    return "\n".join(snippets[i].helpers(read) if i in drafts else snippets[i].text for i in sorted(taken))

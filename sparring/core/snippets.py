@@ -4,6 +4,7 @@ import ast
 import builtins
 import re
 import textwrap
+from collections.abc import Set
 from enum import IntEnum
 from functools import cached_property
 
@@ -82,12 +83,29 @@ class Snippet:
         return self.tree is not None and all(isinstance(node, kinds) for node in self.tree.body)
 
     @property
-    def without_checks(self) -> str:
-        """The text without the module's assertions and calls of print, which in an earlier block may be about an earlier,
-        wrong version."""
+    def begins_with_a_tag(self) -> bool:
+        """Whether a definition follows a line that is no statement of a program, such as `python` or `[BEGIN]`."""
+        match self.tree.body if self.tree else []:
+            case [ast.Expr(value=ast.Name() | ast.List(elts=[ast.Name()])), *rest]:
+                return any(isinstance(node, _DEFINITIONS) for node in rest)
+        return False
+
+    def helpers(self, read: Set[str]) -> str:
+        """Returns the text without the module's assertions, calls of print, and assignments to names that neither the rest
+        nor `read` uses. In a block before the program, these may be about an earlier, wrong version."""
         body = self.tree.body if self.tree else []
-        kept = [node for node in body if not _is_check(node)]
-        return self.text if len(kept) == len(body) else ast.unparse(ast.Module(kept, [])) + "\n"
+        kept = {node for node in body if not _is_check(node) and not _assigned(node)}
+        used = set(read).union(*map(_read, kept))
+        for node in reversed(body):
+            if _assigned(node) & used:
+                kept.add(node)
+                used |= _read(node)
+        if len(kept) == len(body):
+            return self.text
+        try:
+            return ast.unparse(ast.Module([node for node in body if node in kept], [])) + "\n"
+        except RecursionError:
+            return self.text
 
     @property
     def reads_input(self) -> bool:
@@ -116,6 +134,22 @@ def _tree(text: str) -> ast.Module | None:
         return None
 
 
+def _read(node: ast.AST) -> set[str]:
+    """Returns the names that a statement reads, at any depth."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _assigned(node: ast.stmt) -> set[str]:
+    """Returns the names that an assignment binds; empty for other statements, and if it changes an object."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return set()
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    parts = [n for target in targets for n in ast.walk(target)]
+    if any(isinstance(n, ast.Attribute | ast.Subscript) for n in parts):
+        return set()
+    return {n.id for n in parts if isinstance(n, ast.Name)}
+
+
 def _is_check(node: ast.stmt) -> bool:
     match node:
         case ast.Assert() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
@@ -131,7 +165,14 @@ def _is_stub(node: ast.AST) -> bool:
         case ast.ClassDef(body=body):
             functions = [inner for inner in body if isinstance(inner, _DEFINITIONS)]
             return bool(functions) and all(_is_stub(inner) for inner in body)
-    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    match node:
+        case ast.Pass() | ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Raise(
+            exc=ast.Name(id="NotImplementedError") | ast.Call(func=ast.Name(id="NotImplementedError"))
+        ):
+            return True
+    return False
 
 
 def _bound(node: ast.AST) -> set[str]:

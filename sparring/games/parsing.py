@@ -1,10 +1,10 @@
 """Extracts programs and code blocks from the text of a completion. Pure; nothing is executed."""
 
-from sparring.core.answers import extract_program, without_thinking
+from sparring.core.answers import extract_program, last_block, without_thinking
 from sparring.core.fences import OTHER_LANGUAGES, PROSE, fenced_blocks
 from sparring.core.problem import Problem
 
-__all__ = ["code_blocks", "extract_program", "read_program"]
+__all__ = ["code_blocks", "extract_program", "read_move", "read_program"]
 
 
 def read_program(text: str, problem: Problem) -> str:
@@ -15,6 +15,12 @@ def read_program(text: str, problem: Problem) -> str:
     except ValueError:  # the problem asks for a whole program
         entry_point = None
     return extract_program(text, language=problem.language, entry_point=entry_point)
+
+
+def read_move(text: str) -> str:
+    """Returns the move that an answer names, in lower case, without the model's thinking, a block's fence and the marks of
+    Markdown around it."""
+    return last_block(text).strip().strip("`*. ").lower()
 
 
 def code_blocks(text: str) -> list[str]:

@@ -421,10 +421,8 @@ class Session:
 
     def _held_out(self, scores: Scores) -> dict[str, float]:
         problems = self.config.problems
-        of_mbpp = problems.kind == "file" and "mbpp" in (
-            problems.format,
-            getattr(problems.held_out, "format", None),
-        )
+        held_out = problems.kind == "file" and (getattr(problems.held_out, "format", None) or problems.format)
+        of_mbpp = held_out == "mbpp"
         return figures({"held_out": scores.values}) | (mbpp_figures(scores) if of_mbpp else {})
 
 

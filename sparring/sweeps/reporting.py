@@ -118,15 +118,17 @@ def programs_of(run: RunFiles) -> list[str]:
 
 
 def task_rows(run: RunFiles) -> Iterator[dict[str, Any]]:
-    """Yields each problem's history over the steps: for training problems the share of attempts that solve it, for
-    held-out problems the share of tests passed."""
+    """Yields each problem's history over the steps: for training problems the share of attempts that solve it (nothing if
+    the game runs no tests), for held-out problems the share of tests passed."""
     tried: dict[tuple[str, int], list[float]] = {}
+    is_tested = False
     for row in played(run.directory):
         if row["player"] == "generator" and row["reward"] is not None:
+            is_tested |= "solved" in row["components"]
             solved = row["components"].get("solved", 0.0)
             tried.setdefault((row["problem"], row["step"]), []).append(solved)
     origin = {"setting": run.setting, "replicate": run.replicate}
-    for (problem, step), solved in sorted(tried.items()):
+    for (problem, step), solved in sorted(tried.items()) if is_tested else ():
         value = sum(solved) / len(solved)
         yield origin | {"problem": problem, "split": "training", "step": step, "value": value}
     for problem, history in run.tasks().items():

@@ -115,9 +115,11 @@ def note_start(run: Path, checkpoint: Path) -> None:
 
 
 def start_of(run: Path) -> Path | None:
-    """Returns the checkpoint of another run that this run began from, or None."""
+    """Returns the checkpoint of another run that this run continues, or None. A run that took only the weights of a
+    checkpoint counts its steps anew."""
     note = run / _STARTED_FROM
-    return Path(note.read_text("utf-8").splitlines()[0]) if note.is_file() else None
+    checkpoint, *fresh = note.read_text("utf-8").splitlines() if note.is_file() else ("",)
+    return Path(checkpoint) if checkpoint and not fresh else None
 
 
 def mark_stopped(run: Path, step: int, by: str) -> None:
@@ -171,6 +173,8 @@ def read_runs(directories: Sequence[Path]) -> tuple[list[RunFiles], Sweep | None
         sweep = load_sweep(directories[0])
         return runs_of(sweep, directories[0]), sweep
     for directory in directories:
+        if (directory / SPEC).is_file():
+            raise SweepError(f"{directory}: is a sweep; report one sweep at a time, or name runs in it")
         if not (directory / "config.yaml").is_file():
             raise SweepError(f"{directory}: neither a sweep (no {SPEC}) nor a run (no config.yaml)")
     found = [dict(leaves(RunFiles(d).config)) for d in directories]

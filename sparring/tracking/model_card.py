@@ -50,7 +50,7 @@ def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str
     )
     limit = f"\n* {describe_model(embedded['game'], embedded['numbers'])}" if embedded else ""
     base = "the embedded model of the repository" if embedded else of_policy["model"]
-    weights = f"A LoRA adapter of {base}" if adapter else f"{base[0].upper()}{base[1:]}, trained"
+    weights = f"A LoRA adapter of {base}" if adapter else f"The weights of {base}, trained"
     return f"""---
 {data.to_yaml()}
 ---

@@ -9,7 +9,7 @@ from sparring.core.interfaces import SandboxFailure
 from sparring.core.play import PlayResult, Usage
 from sparring.core.tracing import seconds_of
 
-_FLAGS = ("foul_", "ended_", "fault_surplus")
+_FLAGS = ("foul_", "ended_", "fault_surplus", "solved")
 """Prefixes of components that an attempt lists only if they are not 0."""
 
 

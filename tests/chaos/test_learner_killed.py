@@ -345,7 +345,7 @@ def test_a_full_disk_under_ray_train_is_told(
 
 
 # ---------------------------------------------------------------------- several workers, several policies
-@pytest.mark.slow  # forty seconds: the first test's kill, with two workers and adapters
+@pytest.mark.nightly  # forty seconds: the first test's kill, with two workers and adapters
 def test_two_workers_train_two_adapters_on_one_backbone_and_survive_a_kill(
     cluster: None, spec: LearnerSpec, tmp_path: Path
 ) -> None:
@@ -387,7 +387,7 @@ def test_fewer_workers_than_wanted_are_enough(cluster: None, spec: LearnerSpec, 
         assert arrived(weights).digest == alone.export().digest
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # test_parallel_learner and unit tests show it, too
 def test_updates_that_stay_broken_go_back_to_a_checkpoint(
     cluster: None, spec: LearnerSpec, tmp_path: Path
 ) -> None:

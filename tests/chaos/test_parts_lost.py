@@ -98,7 +98,7 @@ def whole(session_drive: Drive, tmp_path_factory: pytest.TempPathFactory) -> Pat
 @pytest.mark.parametrize(
     ("seed", "most", "arguments"),
     [
-        pytest.param(1, ONE, (), marks=pytest.mark.slow),
+        pytest.param(1, ONE, (), marks=pytest.mark.nightly),
         pytest.param(1, MOST, (), marks=pytest.mark.nightly),
         pytest.param(
             2,

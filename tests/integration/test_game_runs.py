@@ -66,7 +66,7 @@ def test_self_play_at_kuhn_poker_from_start_to_end(kuhn: Path) -> None:
     }
 
 
-@pytest.mark.slow  # a minute for what test_resume shows of a game with a bank
+@pytest.mark.nightly  # a minute for what test_resume shows of a game with a bank
 def test_a_killed_run_without_a_bank_is_resumed_to_the_same_end(
     drive: Drive, kuhn: Path, tmp_path: Path
 ) -> None:

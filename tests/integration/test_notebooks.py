@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("name", ["colab", "kaggle"])
+@pytest.mark.parametrize(
+    "name", ["colab", pytest.param("kaggle", marks=pytest.mark.nightly)]
+)  # they differ in paths only
 def test_a_notebook_trains_on_problems_of_its_own(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ def weights_of(run: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     "step",
-    [pytest.param(0, marks=pytest.mark.slow), 3, pytest.param(5, marks=pytest.mark.slow)],
+    [pytest.param(0, marks=pytest.mark.slow), 3, pytest.param(5, marks=pytest.mark.nightly)],
     ids="killed at step {}".format,
 )
 def test_killed_and_resumed_equals_run_in_one_go(

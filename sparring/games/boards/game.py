@@ -16,6 +16,7 @@ from sparring.core.seeding import derive_seed
 from sparring.games.boards import kuhn
 from sparring.games.boards.positions import KuhnPoker, State, TicTacToe, bot_move, start
 from sparring.games.boards.rules import PROBE, BoardRules
+from sparring.games.parsing import read_move
 from sparring.games.rules import SEATS
 from sparring.games.turns import take_turn
 
@@ -67,7 +68,7 @@ class BoardGame:
                 continue
             turn = await _move(seat, state, turns[name], attempt)
             turns[name].append(turn)
-            move = turn.text.strip().lower()
+            move = read_move(turn.text)
             if move in state.legal_moves:
                 state = state.after(move)
             else:
@@ -117,7 +118,7 @@ class BoardGame:
                 player=player.name,
                 attempt=i,
                 turns=[turn],
-                components={move: float(turn.text.strip().lower() == move) for move in ("pass", "bet")},
+                components={move: float(read_move(turn.text) == move) for move in ("pass", "bet")},
                 artifact=turn.text,
             )
             for i, turn in enumerate(turns)

@@ -105,8 +105,7 @@ class MultistageRules(Rules):
         }[self.rewards.partial_credit]
 
     def refuse(self, problem: Problem) -> str | None:
-        function = problem.language == "python" and bool(problem.function_signature)
-        if function and problem.reference_solution:
+        if problem.is_function and problem.reference_solution:
             return None if problem.evaluation_tests else "it has no tests, by which programs could be judged"
         return (
             "game multistage needs Python functions with a reference solution; game unit_tests takes any language and "

@@ -146,8 +146,9 @@ class OutputPredictionGame:
 
 
 def _answer(text: str) -> str:
-    """Returns the line that an opponent predicts. A chat model may answer in a code block."""
-    return last_block(text).strip()
+    """Returns the line that an opponent predicts. A chat model may answer in a code block, or between backticks."""
+    line = last_block(text).strip()
+    return line[1:-1].strip() if len(line) > 2 and line[0] == line[-1] == "`" else line
 
 
 def _can_be_predicted(program: str, output: str, opponent: Player) -> bool:

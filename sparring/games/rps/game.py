@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from sparring.core.episode import Episode, Trajectory
 from sparring.core.interfaces import Message, Player, PromptFormat, Sandbox
 from sparring.core.problem import Problem
+from sparring.games.parsing import read_move
 from sparring.games.rps.payoffs import MOVES, payoff
 from sparring.games.rps.rules import RpsRules
 from sparring.games.rules import SEATS
@@ -34,7 +35,7 @@ class RpsGame:
         return Episode(problem_id=problem.id, trajectories=[*firsts, *seconds])
 
     def _pay(self, mine: Trajectory, other: Trajectory) -> None:
-        move, against = (answer.artifact.strip().lower() for answer in (mine, other))
+        move, against = (read_move(answer.artifact) for answer in (mine, other))
         won = payoff(move, against, self.rules.edge) if {move, against} <= {*MOVES} else None
         mine.reward = self.rules.illegal_reward if move not in MOVES else won or 0.0
         mine.components = {

@@ -37,5 +37,5 @@ def _problem(entry: Entry, task: _Task) -> Problem:
         function_signature=checked_signature(entry, solution, task.entry_point),
         baseline_tests=(unix_lines(task.test),),
         reference_solution=solution,
-        preamble=helpers(f"{prompt.rstrip()}\n    pass\n", task.entry_point),
+        preamble=helpers(prompt, task.entry_point),
     )

@@ -60,7 +60,7 @@ def check_test(task: Task, test: str) -> str:
 def helpers(prompt: str, entry_point: str) -> str:
     """Returns the source of the prompt's statements besides the entry point and strings: imports, other functions, constants.
     Some tests use them, and an answer may omit them."""
-    tree = parse_python(prompt)
+    tree = parse_python(prompt) or parse_python(f"{prompt.rstrip()}\n    pass\n")  # the head may have no body
     kept = [
         node
         for node in (tree.body if tree else ())

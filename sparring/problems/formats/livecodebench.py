@@ -27,6 +27,8 @@ from sparring.problems.formats.sources import (
 )
 from sparring.problems.loader import parse_json
 
+_CPU_S = 6.0
+"""Seconds per test in the data set's own evaluation."""
 _CASES = 'a JSON list of {"input", "output", "testtype": "stdin" or "functional"}'
 
 
@@ -87,7 +89,7 @@ def _problem(entry: Entry, question: _Question) -> Problem:
         difficulty=question.difficulty,
         tags=tuple(tag for tag in (question.platform, question.contest_date[:10]) if tag),
         hidden_tests=tuple(everything),
-        limits=limits_for(everything),
+        limits=limits_for(everything, _CPU_S),
         preamble=HARNESS_IMPORTS,
         epilogue=method_of_solution(name) if name else "",
     )

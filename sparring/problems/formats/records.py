@@ -49,10 +49,10 @@ class Entry:
         )
 
     def validated(self, model: type[AnyRecord]) -> AnyRecord:
-        """Returns the record as an instance of the model; null counts as missing. Raises ProblemFileError for the first
+        """Returns the record as an instance of the model; null counts as missing, also in objects within. Raises ProblemFileError for the first
         invalid field."""
         try:
-            return model.model_validate({key: value for key, value in self.raw.items() if value is not None})
+            return model.model_validate(_without_nulls(self.raw))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = str(first["loc"][0])
@@ -169,3 +169,10 @@ def _parquet(path: Path, file: BinaryIO) -> Iterator[Any]:
             yield from batch.to_pylist()
     except importlib.import_module("pyarrow").ArrowInvalid as error:
         raise ProblemFileError(f"{path}: not a parquet file ({error}); fetch it again") from None
+
+
+def _without_nulls(value: Any) -> Any:
+    """Returns the value without the nulls of its objects, at any depth. Lists keep theirs, since lists may be parallel."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value

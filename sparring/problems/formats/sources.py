@@ -22,11 +22,13 @@ HARNESS_IMPORTS = "\n".join(
     (
         *(f"from {module} import *" for module in ("typing", *_MODULES.split(), "builtins")),
         f"import {_MODULES.replace(' ', ', ')}",
+        "sys.setrecursionlimit(50000)",
     )
 )
 """Imports that the harnesses of LiveCodeBench, APPS and TACO put before a program, as LeetCode does: `List`, `Counter` and
 `inf` are available without an import. The builtins follow the other star imports, since `math` and `operator` have their own
-`pow`. The modules come last, since `datetime`, `copy` and `bisect` each name both a module and one of its members."""
+`pow`. The modules follow, since `datetime`, `copy` and `bisect` each name both a module and one of its members. The recursion limit
+is that of LiveCodeBench's harness."""
 
 
 def parse_python(source: str) -> ast.Module | None:

@@ -44,6 +44,16 @@ def test_the_tests_that_failed_programs_are_read_by_others_and_by_us(
     assert problem.baseline_tests == DOUBLE.baseline_tests
 
 
+def test_a_program_counts_once_however_many_suites_of_a_step_hold_the_test(tmp_path: Path, sandbox) -> None:
+    rules = MultistageRules(test_format="strict")
+    run = record_with_problems(
+        tmp_path / "b", rules, [spar(rules, PROGRAMS, ["assert f(3) == 6"] * 3, sandbox)]
+    )
+    main([str(run), "--to", str(tmp_path / "set")])
+    (row,) = map(json.loads, (tmp_path / "set/train.jsonl").read_text().splitlines())
+    assert (row["tests"], row["kills"]) == (["assert f(3) == 6"], [2])
+
+
 def test_only_tests_that_failed_enough_programs(run: Path, tmp_path: Path, refused) -> None:
     main([str(run), "--to", str(tmp_path / "set"), "--least-kills", "2"])
     (row,) = map(json.loads, (tmp_path / "set/train.jsonl").read_text().splitlines())

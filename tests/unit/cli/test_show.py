@@ -114,6 +114,8 @@ def test_the_worst_come_first_and_the_rest_is_counted(show: Show, run: Path) -> 
     assert "generator #0" not in said
     assert "4 more attempts: --limit 0 prints all" in said
     assert "more attempts" not in show(run, "--step", 1, "--limit", 0)
+    with pytest.raises(SystemExit):
+        show(run, "--limit", -1)
 
 
 def test_without_a_question_the_steps_and_problems_of_a_run(show: Show, run: Path) -> None:

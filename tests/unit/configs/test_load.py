@@ -106,6 +106,11 @@ def test_a_recipe_that_is_no_mapping_is_refused(recipe, text):
         load(*recipe(text))
 
 
+def test_the_name_of_a_size_may_be_a_number(recipe):
+    option, path = recipe("sizes: {7: {seed: 8}}")
+    assert load(option, f"{path}:7").seed == 8
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -1,5 +1,6 @@
 """The program in an answer. Answers are of the kinds that public reports on other evaluations tell of."""
 
+import math
 import textwrap
 
 import pytest
@@ -76,6 +77,11 @@ SEVERAL = {
     "session": block() + block(">>> f(1)\n2\n"),
     "usage": block() + block("print(f(2))\n"),
     "usage before": block("print(f(2))\n") + block(),
+    "stub after": block() + block("def f(x):\n    raise NotImplementedError\n"),
+    "stub after, with a reason": block() + block("def f(x):\n    raise NotImplementedError('to do')\n"),
+    "excerpt after": block() + block("    return x + 1\n"),
+    "tag without a fence": f"python\n{GOOD}",
+    "between marks": f"[BEGIN]\n{GOOD}[DONE]",
     "asserts": block() + block("assert f(1) == 2\n"),
     "test function": block() + block("def test_f():\n    assert f(1) == 3\n\ntest_f()\n"),
     "signature": block() + block("def f(x: int) -> int: ...\n"),
@@ -115,6 +121,45 @@ def test_what_a_program_needs_of_other_blocks_comes_with_it():
         "import re"
     )
     assert extract_program(block("def h(x): return x\n") + block()) == GOOD
+
+
+@pytest.mark.parametrize("usage", ["result = f(3)\n", "x = 3\nresult = f(x)\n", "def g(y=f(2)):\n    pass\n"])
+def test_a_use_of_the_function_before_it_is_left_out(usage):
+    assert extract_program(block(usage) + block(), entry_point="f") == GOOD
+
+
+@pytest.mark.parametrize(
+    "check", ["r = f(1)\n", "n = int(input())\nprint(f(n))\n", "a, b = f(1), f(2)\nprint(a)\n"]
+)
+def test_of_a_draft_only_what_the_program_needs_is_kept(check):
+    draft = f"import math\nSCALE = 2\n\ndef g(x):\n    return x * SCALE\n\n{check}"
+    program = extract_program(block(draft) + block("def f(x):\n    return g(x) + math.pi\n"), entry_point="f")
+    found: dict = {}
+    exec(program, found)  # it neither reads input nor calls f before it is there
+    assert found["f"](1) == 2 + math.pi
+
+
+def test_a_draft_that_is_nested_too_deeply_is_no_error():
+    deep = f"import math\nx = {'+'.join(['1'] * 2000)}\nprint(x)\n"
+    assert "def f" in extract_program(block(deep) + block("def f(x):\n    return math.pi\n"), entry_point="f")
+
+
+def test_a_function_goes_before_a_method_of_its_name():
+    method = "class Solution:\n    def f(self, x):\n        return x + 1\n"
+    assert extract_program(block() + block(method), entry_point="f") == GOOD
+    assert extract_program(block(method), entry_point="f") == method
+
+
+@pytest.mark.parametrize("excerpt", ["n = int(input())\n", "def g(x):\n    return x\n"])
+def test_an_excerpt_of_a_whole_program_does_not_replace_it(excerpt):
+    script = "n = int(input())\n\ndef g(x):\n    return x\n\nm = g(n)\nprint(m + 1)\n"
+    assert extract_program(f"{block(script)}First:\n{block(excerpt)}") == script
+
+
+@pytest.mark.parametrize("other", ["bash", "js"])
+def test_a_block_of_another_language_is_not_the_program(other):
+    text = block("function f() end\n", "") + block("run it\n", other)
+    assert extract_program(text, language="lua") == "function f() end\n"
 
 
 def test_the_entry_point_decides_between_programs():

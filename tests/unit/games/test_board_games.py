@@ -53,7 +53,7 @@ def test_a_win_with_the_last_cell_is_no_draw():
     assert results(episode) == {"first": (1.0, "win"), "second": (-1.0, "loss")}
 
 
-@pytest.mark.parametrize("move", ["5", "0", "10", "", "five", "\uff11", "6 7", "6.", "-6", "X"])
+@pytest.mark.parametrize("move", ["5", "0", "10", "", "five", "\uff11", "6 7", "-6", "X"])
 def test_an_illegal_move_loses_at_once(move):
     episode = match("tictactoe", moves("5", "1"), moves(move))
     assert results(episode) == {"first": (0.0, "none"), "second": (-2.0, "loss")}
@@ -62,8 +62,10 @@ def test_an_illegal_move_loses_at_once(move):
     assert len(first.turns) == 1 and second.artifact == move.strip()
 
 
-@pytest.mark.parametrize("move", ["6", " 6 ", "6\n"])
-def test_blanks_around_a_move_do_not_matter(move):
+@pytest.mark.parametrize(
+    "move", ["6", " 6 ", "6\n", "6.", "**6**", "`6`", "```\n6\n```", "<think>\nIt is 5.\n</think>\n\n6"]
+)
+def test_what_a_chat_model_puts_around_a_move_does_not_matter(move):
     episode = match("tictactoe", moves("5", "x"), moves(move))
     assert results(episode)["first"] == (-2.0, "loss")
 

@@ -48,6 +48,13 @@ def test_both_are_paid_attempt_by_attempt():
     assert earned(firsts, seconds, "second") == [-2.0, 0.0, 2.0, 1.0]
 
 
+@pytest.mark.parametrize(
+    "text", ["Rock.", "**rock**", "`rock`", "```\nrock\n```", "<think>\nPaper?\n</think>\n\nrock"]
+)
+def test_a_move_is_read_as_chat_models_write_it(text):
+    assert earned([text], ["scissors"], "first") == [2.0]
+
+
 def test_no_move_is_a_loss_that_pays_nobody():
     assert earned(["well", "", "rock"], ["rock", "", "well"], "first") == [-3.0, -3.0, 0.0]
     first, *_ = match(["well"], ["rock"]).trajectories

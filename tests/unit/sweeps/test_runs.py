@@ -188,3 +188,19 @@ def test_a_table_is_markdown_and_json(tmp_path):
         "x": 0.25,
     }
     assert math.isclose(plain["rows"][0]["after"]["half_width"], 2.484, abs_tol=1e-3)
+
+
+def test_a_run_that_took_only_the_weights_of_a_checkpoint_begins_anew(tmp_path):
+    first, second = run_at(tmp_path / "a", 0.1, 0.2), run_at(tmp_path / "b", 0.5, 0.6)
+    checkpoint = first.directory / "checkpoints/step_000001"
+    (second.directory / "started_from.txt").write_text(f"{checkpoint}\nweights only")
+    assert second.before("score") == 0.5
+    assert [step for step, _ in second.curve("score")] == [0, 1]
+
+
+def test_two_sweeps_at_once_are_refused_as_sweeps(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sweep.json").write_text("{}")
+    with pytest.raises(SweepError, match="is a sweep; report one sweep at a time"):
+        read_runs([tmp_path / "a", tmp_path / "b"])

@@ -40,6 +40,13 @@ def test_a_step_without_any_reward_has_no_means() -> None:
     assert row["generator_reward"] is None and row["tokens_per_s"] is None
 
 
+def test_an_attempt_that_does_not_say_whether_it_solved_the_problem_did_not() -> None:
+    of_four = episode("a", -1.0, -1.0, -1.0, 1.0)  # three of which crash before any test
+    of_four.trajectories[3].components = {"solved": 1.0}
+    row = episode_metrics(PLAYERS, played(of_four))
+    assert row["generator_components"]["solved"] == 0.25
+
+
 def test_what_the_engine_had_of_the_prompts_is_told_as_a_share() -> None:
     one = episode("a", 1.0)
     first, second = one.trajectories[0].turns

@@ -138,3 +138,13 @@ def test_grid_tasks_are_read_as_problems(tmp_path) -> None:
     (problem,) = load_dataset(tmp_path, "grids")
     assert problem.id == "task007" and len(problem.baseline_tests) == 11
     assert "3" in problem.description and "8" not in problem.description  # of arc-gen, the first four
+
+
+def test_null_within_an_object_counts_as_missing(tmp_path) -> None:
+    row, *_ = rows("code_contests.jsonl")
+    given = row | {
+        "time_limit": {"seconds": 3, "nanos": None},
+        "private_tests": {"input": None, "output": None},
+    }
+    (problem,) = load_dataset(written(tmp_path, given), "code_contests")
+    assert problem.limits is not None and problem.limits.cpu_s == 3

@@ -1,5 +1,8 @@
 """HumanEval."""
 
+import pytest
+
+from sparring.problems.formats.humaneval import helpers
 from tests.datasets import load, outcome
 
 
@@ -17,3 +20,9 @@ def test_humaneval() -> None:
     assert outcome(without_helper, test) == "passed"  # the test has the prompt's helper of its own
     assert outcome("def grow_all(numbers): return numbers", test) == "AssertionError"
     assert outcome("", problems["HumanEval/9001"].baseline_tests[0]) == "NameError"
+
+
+@pytest.mark.parametrize("body", ["", "    # returns the largest\n", '    """Return the largest."""\n'])
+def test_a_prompt_without_a_docstring_keeps_its_imports(body: str) -> None:
+    prompt = f"from typing import List\n\n\ndef f(xs: List[int]) -> int:\n{body}"
+    assert helpers(prompt, "f").strip() == "from typing import List"

@@ -91,3 +91,10 @@ def test_a_date_is_a_string_or_what_arrow_makes_of_it(tmp_path: Path) -> None:
     assert [p.tags for p in problems] == [
         p.tags for p in load("livecodebench.jsonl", "livecodebench").values()
     ]
+
+
+def test_problems_have_the_limits_of_their_own_evaluation() -> None:
+    for problem in load("livecodebench.jsonl", "livecodebench").values():
+        assert (problem.limits_over(Limits()).cpu_s, problem.limits_over(Limits()).wall_s) == (6, 24)
+        deep = "def down(n):\n    return n and 1 + down(n - 1)\n\nassert down(4000) == 4000\n"
+        assert outcome(problem.in_harness(deep), "") == "passed"
