@@ -1,6 +1,6 @@
 """The options of sparring openenv."""
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -34,6 +34,15 @@ class OpenEnvOptions(Options):
     """Port, on this machine only; 0: any free port."""
 
     model_config: ClassVar[SettingsConfigDict] = {**OPTIONS, "cli_prog_name": "python -m sparring openenv"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _game_is_of_programs(cls, given: Any) -> Any:
+        """Takes unit_tests if keys of a game are given without its kind."""
+        game = given.get("game") if isinstance(given, dict) else None
+        if not isinstance(game, dict) or "kind" in game:
+            return given
+        return {**given, "game": {"kind": "unit_tests", **game}}
 
     @model_validator(mode="after")
     def _options_go_together(self) -> Self:

@@ -128,7 +128,7 @@ def test_the_page_s_training_runs(tmp_path: Path) -> None:
         (["--game.no-such-key", "1"], "no-such-key"),
         (
             ["--game.kind", "multistage"],
-            "--game.kind multistage: cannot be an environment: give a game in which",
+            "--game.kind multistage: cannot be served as an environment: give a game",
         ),
         (["--format", "mbpp"], "--format has no effect with --dataset embedded"),
     ],
