@@ -51,16 +51,18 @@ def record(run: Path, rules: GameRules, *steps: list[Episode]) -> None:
         kept.add({"step": step, "stage": 2, "phase": "alternating", "validity": 0.75} | metrics)
 
 
-def record_with_problems(run: Path, rules: GameRules, *steps: list[Episode]) -> Path:
-    """Writes the record of a run on a file with the problem DOUBLE, with a config from which the run can be read again.
-    Returns the run's directory."""
+def record_with_problems(
+    run: Path, rules: GameRules, *steps: list[Episode], problem: Problem = DOUBLE
+) -> Path:
+    """Writes the record of a run on a file with one problem, with a config from which the run can be read again. Returns
+    the run's directory."""
     record(run, rules, *steps)
     problems = run / "problems.json"
     entry = {
-        name: getattr(DOUBLE, name) for name in ("id", "description", "function_signature", "baseline_tests")
+        name: getattr(problem, name) for name in ("id", "description", "function_signature", "baseline_tests")
     }
-    entry |= {"reference_solution": DOUBLE.reference_solution, "difficulty": "easy", "tags": []}
-    entry["hidden_tests"] = ["assert f(3) == 6"]
+    entry |= {"reference_solution": problem.reference_solution, "difficulty": "easy", "tags": []}
+    entry["hidden_tests"] = ["assert f(3) == 6"] if problem is DOUBLE else []
     problems.write_text(json.dumps({"problems": [entry]}))
     of_problems = {"file": str(problems), "held_out": {"file": str(EXAMPLES)}}
     config = {"game": rules.model_dump(mode="json"), "problems": of_problems}

@@ -65,8 +65,9 @@ def main(arguments: Sequence[str]) -> None:
         with LocalSandbox(options.sandbox, limits=config.sandbox_limits, code_tests=code_tests) as sandbox:
             print(sandbox.description, flush=True)
             # a run judges programs on tests in the form that their references decided
-            judged, _ = asyncio.run(judge_references(list(problems.values()), sandbox))
-            problems = {problem.id: problem for problem in judged}
+            ids = {row["problem"] for row in played(run)}
+            judged, _ = asyncio.run(judge_references([p for i, p in problems.items() if i in ids], sandbox))
+            problems |= {problem.id: problem for problem in judged}
             found = asyncio.run(judge_again(config, problems, played(run), sandbox, hidden=options.hidden))
         report: dict[str, Any] = {player: compared(of_player) for player, of_player in found.items()}
         _print_rewards(report)

@@ -90,7 +90,7 @@ def extract_program(text: str, *, language: str = "python", entry_point: str | N
         and not whole.begins_with_a_tag
     ):
         return whole.text
-    pieces = _without_excerpts(_pieces(blocks))
+    pieces = _pieces(blocks) if entry_point else _without_excerpts(_pieces(blocks))
     if not any(
         piece.defines(entry_point) if entry_point else piece.snippet.rank is Rank.PROGRAM for piece in pieces
     ):
@@ -168,8 +168,8 @@ def _pieces(blocks: Sequence[Block]) -> list[_Piece]:
 
 
 def _without_excerpts(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """Returns the pieces without those that repeat lines of the longest piece before them, at most half of its lines: an
-    explanation quotes the program."""
+    """Returns the pieces without those that only repeat lines of the longest program before them, at most half of its
+    lines: an explanation quotes the program. For whole programs, whose pieces no entry point tells apart."""
     kept: list[_Piece] = []
     longest: set[str] = set()
     for piece in pieces:
@@ -177,7 +177,8 @@ def _without_excerpts(pieces: Sequence[_Piece]) -> list[_Piece]:
         if lines and lines <= longest and 2 * len(lines) <= len(longest):
             continue
         kept.append(piece)
-        longest = max(longest, lines, key=len)
+        if piece.snippet.rank is Rank.PROGRAM:  # text that is no Python hides no program after it
+            longest = max(longest, lines, key=len)
     return kept
 
 

@@ -421,9 +421,13 @@ class Session:
 
     def _held_out(self, scores: Scores) -> dict[str, float]:
         problems = self.config.problems
-        held_out = problems.kind == "file" and (getattr(problems.held_out, "format", None) or problems.format)
-        of_mbpp = held_out == "mbpp"
-        return figures({"held_out": scores.values}) | (mbpp_figures(scores) if of_mbpp else {})
+        told = figures({"held_out": scores.values})
+        if (
+            problems.kind == "file"
+            and (getattr(problems.held_out, "format", None) or problems.format) == "mbpp"
+        ):
+            told |= mbpp_figures(scores)
+        return told
 
 
 class ShownPrograms:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from sparring.games.multistage.rules import MultistageRules
 from sparring.games.programs.code_execution import CodeExecutionRules
 from sparring.games.programs.code_golf import CodeGolfRules
 from sparring.games.programs.unit_tests import UnitTestsRules
+from sparring.problems.references import judge_references
 from tests.playing import play, reader
 from tests.recorded import DOUBLE, PROGRAMS, match, record, record_with_problems, spar
 
@@ -51,6 +53,25 @@ def test_the_other_games_with_programs_are_judged_again(
     episode = play(rules.game(), DOUBLE, [reader("generator", programs)], sandbox)
     found = rejudged(record_with_problems(tmp_path / "a", rules, [episode]))["generator"]
     assert (found["attempts"], found["changed"], found["rank_agreement"]) == (4, 0, 1)
+
+
+def test_programs_are_judged_on_tests_in_the_form_that_the_reference_decided(tmp_path: Path, sandbox) -> None:
+    """The reference returns an object, so its test is code; as data, the program's object would fail it."""
+    boxed = replace(
+        DOUBLE,
+        reference_solution=(
+            "class Box:\n    def __init__(self, n): self.n = n\n    def add(self, k): self.n += k\n"
+            "    def total(self): return self.n\n\ndef f(n): return Box(n * 2)\n"
+        ),
+        baseline_tests=("x = f(2)\nx.add(1)\nassert x.total() == 5",),
+        hidden_tests=(),
+    )
+    ((known,), failing) = asyncio.run(judge_references([boxed], sandbox))
+    rules, program = UnitTestsRules(), boxed.reference_solution
+    episode = play(rules.game(), known, [reader("generator", [program])], sandbox)
+    assert not failing and episode.trajectories[0].components["solved"] == 1.0
+    run = record_with_problems(tmp_path / "a", rules, [episode], problem=boxed)
+    assert rejudged(run)["generator"]["changed"] == 0
 
 
 def test_other_rules_pay_otherwise(run: Path) -> None:

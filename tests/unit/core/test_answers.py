@@ -156,6 +156,14 @@ def test_an_excerpt_of_a_whole_program_does_not_replace_it(excerpt):
     assert extract_program(f"{block(script)}First:\n{block(excerpt)}") == script
 
 
+def test_a_short_program_after_text_that_is_no_python_is_no_excerpt():
+    notes = "The steps are:\nn = int(input())\nprint(n + 1)\nand then it ends\nas above\n"
+    assert (
+        extract_program(block(notes) + block("n = int(input())\nprint(n + 1)\n"))
+        == "n = int(input())\nprint(n + 1)\n"
+    )
+
+
 @pytest.mark.parametrize("other", ["bash", "js"])
 def test_a_block_of_another_language_is_not_the_program(other):
     text = block("function f() end\n", "") + block("run it\n", other)

@@ -584,3 +584,9 @@ def test_where_the_sandbox_judged_no_program_nothing_is_a_mistake(table):
     table.sandbox.broken = {WRONG}
     episode = table.play([WRONG], ["assert f(3) == 6"], past={"discriminator": ("assert f(1) == 2",)})
     assert episode.mistakes == Mistakes()
+
+
+@pytest.mark.parametrize("signature", ["", "f(x: int) -> int", "int f(int x)"])
+def test_a_problem_whose_signature_names_no_python_function_is_refused(table, signature: str) -> None:
+    other = replace(table.problem, function_signature=signature)
+    assert "needs Python functions" in (MultistageRules().refuse(other) or "")

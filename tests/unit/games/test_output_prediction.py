@@ -92,6 +92,23 @@ def test_programs_of_the_past_are_predicted_and_earn_nobody_anything(sandbox):
     ]
 
 
+@pytest.mark.parametrize(
+    ("answer", "reward"),
+    [
+        ("1", 1.0),
+        ("`1`", 1.0),
+        ("```\n1\n```", 1.0),
+        ("<think>\n2?\n</think>\n\n1", 1.0),
+        ("`", -1.0),
+        ("`1", -1.0),
+    ],
+)
+def test_a_prediction_is_read_as_chat_models_write_it(answer, reward, sandbox):
+    players = [reader("author", ["print(1)"]), reader("opponent", [answer], seed=2)]
+    episode = play(game(), TOPIC, players, sandbox)
+    assert [t.reward for t in by_player(episode, "opponent")] == [reward]
+
+
 def test_nobody_is_asked(sandbox):
     """As for the evaluation's bank: the programs are checked, but there is no reward."""
     players = [reader("author", ["print(1)", "print(", ""]), reader("opponent", [], seed=2)]

@@ -13,6 +13,7 @@ from configs.schema import Config
 from sparring.core.commands import plain_endings
 from sparring.core.episode import Episode, Trajectory
 from sparring.core.errors import OutOfMemory, RunFailed, SparringError
+from sparring.core.evaluation import Scores
 from sparring.core.interfaces import EngineFailure
 from sparring.core.play import PlayResult
 from sparring.curriculum.curriculum import Curriculum
@@ -175,3 +176,23 @@ def test_dynamic_sampling_is_refused_where_flat_groups_are_learnt_from() -> None
             ValidationError, match=r"dynamic_sampling has no effect with generator\.learner\.estimator"
         ):
             Config.model_validate(sections | {"generator": {"learner": {"estimator": estimator}}})
+
+
+@pytest.mark.parametrize(
+    ("form", "held_out", "is_mbpp"),
+    [
+        ("mbpp", {}, True),
+        ("problems", {"format": "mbpp"}, True),
+        ("mbpp", {"format": "humaneval"}, False),
+        ("problems", {}, False),
+    ],
+)
+def test_scores_are_named_after_mbpp_only_if_mbpp_is_held_out(
+    form: str, held_out: dict, is_mbpp: bool
+) -> None:
+    aside = {"kind": "file", "file": "b.jsonl", **held_out}
+    config = Config.model_validate({"problems": {"file": "a.jsonl", "format": form, "held_out": aside}})
+    told = session.Session._held_out(
+        SimpleNamespace(config=config), Scores({"generator_pass_rate": 0.5}, 0.5, {})
+    )
+    assert any(name.startswith("mbpp_eval") for name in told) == is_mbpp
