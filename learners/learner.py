@@ -436,13 +436,14 @@ def equal_parts(items: Sequence[int], most: int) -> list[Sequence[int]]:
 def means(totals: Mapping[str, float]) -> dict[str, float]:
     """Converts sums over updates and tokens to means."""
     totals = dict(totals)
-    tokens = max(totals.pop("tokens", 0.0), 1.0)
+    trained = totals.pop("tokens", 0.0)
+    tokens = max(trained, 1.0)
     per = {
         "value_loss": max(totals.pop("sampled_tokens", 0.0), 1.0),
         "kl_to_warm_start": max(totals.pop("kl_tokens", 0.0), 1.0),
         "gradient_norm": max(totals.pop("updates", 0.0), 1.0),
     }
     metrics = {name: totals.pop(name, 0.0) for name in ("skipped_updates", "overflows")}
-    metrics["trained_tokens"] = tokens
+    metrics["trained_tokens"] = trained
     metrics["gradient_norm"] = totals.pop("gradient_norm", 0.0) / per["gradient_norm"]
     return metrics | {name: total / per.get(name, tokens) for name, total in totals.items()}
