@@ -98,12 +98,14 @@ class Outcome:
 
 
 class TranscriptRef(NamedTuple):
-    """A summary that stands for a trajectory's turns when they were left with the rollout actor."""
+    """A summary that stands for a trajectory's turns and outcomes when they were left with the rollout actor."""
 
     index: int
     """Index of the trajectory's transcript in `Episode.transcripts`."""
     tokens: int
     """Number of sampled tokens."""
+    shared_tests: tuple[bool, ...]
+    """See `Trajectory.shared_tests`."""
 
 
 @dataclass(kw_only=True)
@@ -142,6 +144,11 @@ class Trajectory:
     def token_count(self) -> int:
         return self.kept.tokens if self.kept else sum(len(turn.completion.tokens) for turn in self.turns)
 
+    @property
+    def shared_tests(self) -> tuple[bool, ...]:
+        """Returns, for each test that counts, whether it ran in the program's interpreter."""
+        return self.kept.shared_tests if self.kept else tuple(o.shared for o in self.outcomes if o.counts)
+
     def without_turns(self, index: int) -> "Trajectory":
         """Returns the trajectory without its turns, outcomes and valid_tests. index: see TranscriptRef."""
         return Trajectory(
@@ -154,7 +161,7 @@ class Trajectory:
             number=self.number,
             place=self.place,
             group=self.group,
-            kept=TranscriptRef(index, self.token_count),
+            kept=TranscriptRef(index, self.token_count, self.shared_tests),
         )
 
     @property

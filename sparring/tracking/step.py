@@ -35,7 +35,7 @@ def episode_metrics(players: Iterable[str], result: PlayResult) -> dict[str, Any
             )
             for name in names
         }
-        shared = [outcome.shared for t in judged for outcome in t.outcomes if outcome.counts]
+        shared = [is_shared for t in judged for is_shared in t.shared_tests]
         if any(shared):
             row[f"{player}_components"]["shared_tests"] = mean(shared)
     suites = row.get("discriminator_components", {})

@@ -112,7 +112,9 @@ def test_the_share_of_tests_that_shared_the_programs_interpreter_is_told_if_ther
     shared = Outcome(test="f(1)", status="PASSED", shared=True)
     one.trajectories[0].outcomes = (shared, replace(shared, shared=False), replace(shared, counts=False))
     one.trajectories[1].outcomes = (replace(shared, shared=False),)
-    assert episode_metrics(PLAYERS, played(one))["generator_components"] == {"shared_tests": 1 / 3}
+    sent = replace(one, trajectories=[t.without_turns(n) for n, t in enumerate(one.trajectories)])
+    for each in (one, sent):  # as it was played, and as a rollout actor sends it
+        assert episode_metrics(PLAYERS, played(each))["generator_components"] == {"shared_tests": 1 / 3}
 
 
 def test_why_nobody_learns_is_said() -> None:
