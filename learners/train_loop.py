@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 import ray.train
-from ray.exceptions import GetTimeoutError
+from ray.exceptions import GetTimeoutError, RayError
 from ray.train import (
     CheckpointConfig,
     CheckpointUploadMode,
@@ -282,7 +282,7 @@ class TrainRun:
         return {policy: learner.version for policy, learner in self.learners.items()}
 
     def stop(self) -> None:
-        with contextlib.suppress(GetTimeoutError):  # a mailbox that hangs ends when Ray does
+        with contextlib.suppress(RayError):  # a mailbox that hangs ends when Ray does; a lost one has ended
             ray.get(self.mailbox.stop.remote(), timeout=_SILENCE_S)
         self._thread.join(timeout=30)
 

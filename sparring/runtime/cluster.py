@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from actors.rollout_actor import runtime_env
 from actors.scheduler import RayScheduler
 from actors.watching import end
 from configs.schema import Config
-from learners.train_loop import NODE_LABEL, TrainRun
+from learners.train_loop import NODE_LABEL, RayLearner, TrainRun
 from learners.train_spec import LearnerSpec
 from sandbox_workers.nothing import NoSandbox
 from sandbox_workers.pool import SandboxPool, start_pool
@@ -247,12 +247,12 @@ def _parts(
     places: Sequence[Place],
     loop: asyncio.Runner,
 ) -> Iterator[Parts]:
-    pool = _pool(config, start)
-    rollouts, finished = None, False
-    runs: list[TrainRun] = []
     ray_train = start.run_directory / "ray_train"
-    try:
+    with ExitStack() as ending:
+        pool = _pool(config, start)
+        ending.callback(pool.shutdown)
         rollouts = start_rollouts(config, start.models, pool.client, places)
+        ending.callback(rollouts.close)
         # New learners have no work before the first evaluation, so they start while it runs. On a GPU, an engine that
         # measures its memory counts everything that is allocated meanwhile as its own, so learners start after it.
         if start.checkpoint is None or config.device == "cuda":
@@ -260,10 +260,12 @@ def _parts(
         if config.device == "cuda":
             rollouts.sleep()  # learners are built, and read a checkpoint, on the GPU
         specs = learner_specs(config, start)
+        learners: dict[str, RayLearner] = {}
         for roles in learner_groups(config):
             group = {role: specs[role] for role in roles}
-            runs.append(begin_learning(group, start.versions, ray_train, places))
-        learners = {role: learner for run in runs for role, learner in run.learners.items()}
+            run = begin_learning(group, start.versions, ray_train, places)
+            ending.callback(run.stop)
+            learners |= run.learners
         rollouts.wait_ready()
         yield Parts(
             scheduler=RayScheduler(**config.curriculum_arguments(ordered_ids(config, problems))),
@@ -278,15 +280,7 @@ def _parts(
             ),
             watch=harmless("metrics", Monitor(start.run_directory, learners).step),
         )
-        finished = True
-    finally:
-        for run in runs:
-            run.stop()
-        if rollouts is not None:
-            rollouts.close()
-        pool.shutdown()
-        if finished:  # the run's checkpoints hold everything that is in it
-            shutil.rmtree(ray_train, ignore_errors=True)
+    shutil.rmtree(ray_train, ignore_errors=True)  # the run's checkpoints hold everything that is in it
 
 
 def _here(work: Callable[..., Any]) -> Any:

@@ -1,10 +1,23 @@
-"""What a user is told of what happened in an actor; Ray is not started."""
+"""What a user is told of what happened in an actor, and how a run ends; Ray is not started."""
 
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 
+from configs.load import load_run
+from learners import train_loop
+from learners.train_loop import TrainRun
+from sandbox_workers.nothing import NoSandbox
 from sparring.core.errors import RunFailed
 from sparring.core.weights import PublishError
+from sparring.runtime import cluster
 from sparring.runtime.cluster import for_the_user
+from sparring.runtime.parts import Start
 
 REMOTE = "ray::RolloutActor.publish()\n  File 'x.py', line 1\nPublishError: engine and learner differ"
 
@@ -26,3 +39,59 @@ def test_any_other_error_is_one_line_with_its_kind() -> None:
     ):
         told = for_the_user(error)
         assert isinstance(told, RunFailed) and str(told).startswith(said) and "\n" not in str(told)
+
+
+class Scripted:
+    """The parts of a run, none of which is real but `_parts` itself."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ended: list[str] = []
+        self.fails: str | None = None
+        """The part that fails when it is ended."""
+        learners = iter(["first learner", "second learner"])
+        pool = self._part("pool", client=NoSandbox().client, description="")
+        monkeypatch.setattr(cluster, "_pool", lambda *_: pool)
+        monkeypatch.setattr(cluster, "start_rollouts", lambda *_: self._part("rollouts"))
+        monkeypatch.setattr(cluster, "learner_specs", lambda config, _: dict.fromkeys(config.policies))
+        monkeypatch.setattr(cluster, "begin_learning", lambda *_: self._part(next(learners)))
+        monkeypatch.setattr(cluster, "RayScheduler", lambda **_: None)
+        monkeypatch.setattr(cluster.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address=""))
+        config = load_run(["--config", "debug"])[0].to_config()
+        start = Start(run_directory=directory, models={}, checkpoint=None, versions={}, state=None)
+        loop: Any = SimpleNamespace(run=None)
+        self.open = contextmanager(lambda: cluster._parts(config, [], start, [], loop))
+
+    def _part(self, name: str, **more: Any) -> SimpleNamespace:
+        def end() -> None:
+            self.ended.append(name)
+            if name == self.fails:
+                raise RunFailed(f"{name} does not end")
+
+        return SimpleNamespace(
+            stop=end, close=end, shutdown=end, wait_ready=lambda: None, learners={}, **more
+        )
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    return Scripted(tmp_path, monkeypatch)
+
+
+def test_every_part_is_ended_even_if_one_of_them_fails_to_end(run: Scripted) -> None:
+    run.fails = "second learner"
+    with pytest.raises(RunFailed, match="does not end"), run.open():
+        pass
+    assert sorted(run.ended) == ["first learner", "pool", "rollouts", "second learner"]
+
+
+def test_a_learner_whose_mailbox_is_lost_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise ActorDiedError()
+
+    run = TrainRun.__new__(TrainRun)  # without a Ray Train run
+    run.mailbox = SimpleNamespace(stop=SimpleNamespace(remote=lambda: None))
+    run._thread = threading.Thread(target=lambda: None)
+    run._thread.start()
+    monkeypatch.setattr(train_loop.ray, "get", lost)
+    run.stop()
+    assert not run._thread.is_alive()
