@@ -248,6 +248,8 @@ def _parts(
     loop: asyncio.Runner,
 ) -> Iterator[Parts]:
     ray_train = start.run_directory / "ray_train"
+    # an earlier session that did not finish may have left its own
+    shutil.rmtree(ray_train, ignore_errors=True)
     with ExitStack() as ending:
         pool = _pool(config, start)
         ending.callback(pool.shutdown)

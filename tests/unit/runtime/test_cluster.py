@@ -77,6 +77,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scripted:
     return Scripted(tmp_path, monkeypatch)
 
 
+def test_what_an_unfinished_session_left_of_ray_train_is_gone_before_the_next_one_learns(
+    run: Scripted, tmp_path: Path
+) -> None:
+    left = tmp_path / "ray_train" / "generator_1234"
+    left.mkdir(parents=True)
+    with run.open():
+        assert not left.exists()
+
+
 def test_every_part_is_ended_even_if_one_of_them_fails_to_end(run: Scripted) -> None:
     run.fails = "second learner"
     with pytest.raises(RunFailed, match="does not end"), run.open():
