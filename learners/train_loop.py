@@ -8,6 +8,7 @@ module is imported.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import threading
@@ -39,7 +40,7 @@ from learners.train_spec import LearnerSpec, build_learners
 from sparring.core.arrays import opened
 from sparring.core.batch import BatchSpec, Transcript
 from sparring.core.endings import causes, in_words, killed_for_memory
-from sparring.core.errors import OutOfMemory, RunFailed
+from sparring.core.errors import OutOfMemory, RunFailed, SparringError
 from sparring.core.weights import Weights
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ class _BeginOn(ControllerCallback):
 
 
 class _TellOfLosses(ControllerCallback):
-    """Reports to the mailbox why workers ended that Ray Train replaces."""
+    """Reports to the mailbox why workers ended that Ray Train replaces, and ends the run if the workers that replace
+    them would end in the same way."""
 
     def __init__(self, mailbox: Any) -> None:
         self._mailbox = mailbox
@@ -95,6 +97,9 @@ class _TellOfLosses(ControllerCallback):
     def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
         if isinstance(current_state, RestartingState):
             error = current_state.training_failed_error
+            for cause in causes(error):
+                if _would_repeat(cause):
+                    raise cause  # Ray Train does not restart the workers after an error of a callback
             self._mailbox.lost.remote(in_words(error), for_memory=killed_for_memory(error))
 
 
@@ -207,6 +212,13 @@ def _save(learners: Mapping[str, Learner], world: WorkerGroup) -> None:
         checkpoint_upload_fn=written,
         delete_local_checkpoint_after_upload=False,
     )
+
+
+def _would_repeat(cause: BaseException) -> bool:
+    """Returns whether new workers, which compute the same, would end in the same way: by an error that the user has to act
+    on, or on a full disk."""
+    # torch and safetensors wrap OSErrors: only the message is reliable
+    return isinstance(cause, SparringError) or os.strerror(errno.ENOSPC) in str(cause)
 
 
 def _failure(name: str, error: BaseException) -> RunFailed:

@@ -6,7 +6,7 @@ Ray can neither distinguish a signal from a crash nor name the sender of a signa
 
 import re
 
-_WRAPPED = ("controller_failure", "health_check_failure", "cause")
+_WRAPPED = ("controller_failure", "health_check_failure", "_base_exc", "cause")
 """Attributes in which the errors of Ray and Ray Train hold the error that caused them."""
 _NODE = re.compile(r"killed due to the node running low on memory.*? was (\S+?) ?used / (\S+?) ?limit")
 _KILLED = re.compile(

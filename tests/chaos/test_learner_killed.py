@@ -22,7 +22,7 @@ import torch
 from ray.exceptions import RayError
 from safetensors.torch import load_file
 
-from learners import checkpoints, train_loop
+from learners import checkpoints
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
 from learners.files import save_tensors
 from learners.mailbox import LearnerFailed
@@ -264,10 +264,7 @@ def test_a_worker_killed_over_a_save_saves_what_was_asked_for(
         assert resumed.export().digest == expected[0]
 
 
-def test_a_loss_that_is_not_finite_ends_the_learner(
-    cluster: None, spec: LearnerSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 0)
+def test_a_loss_that_is_not_finite_ends_the_learner(cluster: None, spec: LearnerSpec, tmp_path: Path) -> None:
     with learning(spec, tmp_path) as learner:
         within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())
         for step in (2, 3, 4):  # skipped, each at half the learning rate of the one before
@@ -275,6 +272,7 @@ def test_a_loss_that_is_not_finite_ends_the_learner(
             assert metrics["skipped_updates"] == 1
         with pytest.raises(LearnerFailed, match=r"the loss of batch 5 is nan.* lower the learning rate"):
             within(PATIENCE_S, lambda: learner.begin(sent(batch(5, logprob=float("nan"))))())
+        assert not ray.get(learner._mailbox.take_losses.remote()), "other workers would end in the same way"
 
 
 # ---------------------------------------------------------------------- a full disk
@@ -324,10 +322,7 @@ def test_weights_for_which_there_is_no_room_name_the_file(small_disk: Path) -> N
 
 
 @pytest.mark.slow  # what the test above shows, with a Ray Train run around it
-def test_a_full_disk_under_ray_train_is_told(
-    cluster: None, spec: LearnerSpec, small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 0)
+def test_a_full_disk_under_ray_train_is_told(cluster: None, spec: LearnerSpec, small_disk: Path) -> None:
     with learning(spec, small_disk / "ray_train") as learner:
         within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())
         saved = within(PATIENCE_S, lambda: save(learner))

@@ -3,7 +3,7 @@
 import pytest
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
 from ray.train import ControllerError, WorkerGroupError
-from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
+from ray.train.v2._internal.exceptions import UserExceptionWithTraceback, WorkerHealthCheckFailedError
 
 from sparring.core.endings import causes, in_words, killed_for_memory
 
@@ -56,12 +56,19 @@ def of_a_worker(error: Exception) -> WorkerGroupError:
     return WorkerGroupError("[Rank 0 Error Snippet]:\n…", {0: failed})
 
 
+def of_a_train_loop(error: Exception) -> WorkerGroupError:
+    """As Ray Train tells of an error that a worker has raised."""
+    return WorkerGroupError("…", {0: UserExceptionWithTraceback(error, f"Traceback …\n  File …\n{error}")})
+
+
 def of_a_task(error: Exception) -> RayError:
     text = f"Traceback (most recent call last):\n  File …\n{error}"
     return RayTaskError("play", text, error, "ray::play", 1, "192.0.2.2").as_instanceof_cause()
 
 
-@pytest.mark.parametrize("around", [Exception.with_traceback, of_a_worker, of_a_task, ControllerError])
+@pytest.mark.parametrize(
+    "around", [Exception.with_traceback, of_a_worker, of_a_train_loop, of_a_task, ControllerError]
+)
 @pytest.mark.parametrize(
     ("error", "told", "for_memory"),
     [

@@ -1,0 +1,62 @@
+"""Which endings of workers Ray Train makes good; Ray is not started."""
+
+import errno
+import os
+from types import SimpleNamespace
+
+import pytest
+from ray.exceptions import ActorDiedError
+from ray.train import ControllerError, WorkerGroupError
+from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
+from ray.train.v2._internal.execution.controller.state import RestartingState, RunningState
+
+from learners.checkpoints import CheckpointError
+from learners.learner import NotFinite
+from learners.mailbox import LearnerFailed
+from learners.train_loop import _failure, _TellOfLosses
+from sparring.core.errors import OutOfMemory
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "model.safetensors")
+
+
+def ended(*errors: Exception) -> WorkerGroupError:
+    """As Ray Train tells of workers that have raised these errors."""
+    raised = (UserExceptionWithTraceback(error, f"Traceback …\n  File …\n{error}") for error in errors)
+    return WorkerGroupError("…", dict(enumerate(raised)))
+
+
+def restarted(error: WorkerGroupError) -> list[str]:
+    """Returns the losses that the mailbox is told of when Ray Train is about to replace the workers."""
+    losses: list[str] = []
+    lost = SimpleNamespace(remote=lambda words, for_memory: losses.append(words))
+    tell = _TellOfLosses(SimpleNamespace(lost=lost))
+    tell.after_controller_state_update(RunningState(), RestartingState(training_failed_error=error))
+    return losses
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NotFinite("the loss is nan"), OutOfMemory("out of memory, twice"), CheckpointError("gone"), FULL],
+)
+def test_an_error_that_would_repeat_ends_the_run(error: Exception) -> None:
+    for others in (
+        (),
+        (RuntimeError("Connection closed by peer"),),
+    ):  # the other workers lose the one that raises
+        with pytest.raises(type(error)) as raised:
+            restarted(ended(*others, error))
+        assert raised.value is error
+
+
+def test_workers_that_are_lost_are_replaced() -> None:
+    (told,) = restarted(WorkerGroupError("…", {0: ActorDiedError()}))
+    assert "ActorDiedError" in told
+    (told,) = restarted(ended(RuntimeError("Connection closed by peer")))
+    assert "Connection closed by peer" in told
+
+
+def test_a_learner_that_ran_out_of_memory_is_told_apart() -> None:
+    short = OutOfMemory("out of memory, twice")
+    for error in (ended(short), ControllerError(short)):
+        assert type(_failure("generator", error)) is OutOfMemory
+    assert type(_failure("generator", ended(NotFinite("the loss is nan")))) is LearnerFailed
