@@ -3,7 +3,7 @@
 Imports no torch, ray or vllm: reading a config must be quick.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -131,13 +131,10 @@ class Config(Settings):
     def policy(self, name: str) -> PolicySettings:
         return {"generator": self.generator, "discriminator": self.discriminator}[name]
 
-    def engines(self, models: Mapping[str, str] | None = None) -> list[tuple[str, ...]]:
-        """Returns the policies, grouped by engine: policies that are adapters of one model share an engine.
-
-        models: by policy. Default: as configured. Policies whose model is "embedded" have an engine each, since their
-        models have yet to be made.
-        """
-        models = models or {name: self.policy(name).model for name in self.policies}
+    def engines(self) -> list[tuple[str, ...]]:
+        """Returns the policies, grouped by engine: policies that are adapters of one model, which has the same name for
+        each, share an engine. Policies whose model is "embedded" have an engine each, since their models have yet to be
+        made."""
         found: list[tuple[str, ...]] = []
         for name in self.policies:
             own = self.policy(name)
@@ -145,7 +142,7 @@ class Config(Settings):
                 i
                 for i, (other, *_) in enumerate(found)
                 if own.publishes_adapter
-                and models[name] == models[other] != EMBEDDED
+                and own.model == self.policy(other).model != EMBEDDED
                 and own.engine == self.policy(other).engine
             )
             if (i := next(alike, None)) is None:

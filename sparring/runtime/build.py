@@ -56,7 +56,7 @@ def build_policies(config: Config, models: Mapping[str, str]) -> dict[str, Local
     """Starts the engines that a rollout actor holds itself, and returns their policies by role. Raises
     EngineFailure."""
     policies: dict[str, LocalPolicy] = {}
-    for roles in config.engines(models):
+    for roles in config.engines():
         if config.policy(roles[0]).engine.count is None:
             policies |= build_engine(config, models, roles)
     return policies

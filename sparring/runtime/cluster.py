@@ -302,7 +302,7 @@ def start_rollouts(
     """Starts the rollout actors, and the engines that are in separate actors. Raises ClusterTooSmall."""
     apart = {
         engine_name(roles): roles
-        for roles in config.engines(models)
+        for roles in config.engines()
         if config.policy(roles[0]).engine.count is not None
     }
     there = [taken for taken in places if taken.part in apart or taken.part == ROLLOUT_ACTOR]

@@ -10,6 +10,7 @@ import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 
 from configs.load import load_run
+from configs.schema import Config
 from learners import train_loop
 from learners.train_loop import TrainRun
 from sandbox_workers.nothing import NoSandbox
@@ -18,6 +19,7 @@ from sparring.core.weights import PublishError
 from sparring.runtime import cluster
 from sparring.runtime.cluster import for_the_user
 from sparring.runtime.parts import Start
+from sparring.runtime.placement import Node, engine_name, parts_of, place
 
 REMOTE = "ray::RolloutActor.publish()\n  File 'x.py', line 1\nPublishError: engine and learner differ"
 
@@ -104,3 +106,21 @@ def test_a_learner_whose_mailbox_is_lost_can_be_stopped(monkeypatch: pytest.Monk
     monkeypatch.setattr(train_loop.ray, "get", lost)
     run.stop()
     assert not run._thread.is_alive()
+
+
+def test_engines_start_where_they_were_placed_even_if_a_model_has_two_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The plan knows the models by the names that the config gives, and both name one directory."""
+    policy = {"learner": {"lora": {"rank": 4}}, "engine": {"kind": "vllm", "adapter": True, "count": 1}}
+    config = Config.model_validate(
+        {"generator": {"model": "./models/a", **policy}, "discriminator": {"model": "models/a", **policy}}
+    )
+    places = place(parts_of(config), [Node(name="", address="", gpus=0, cpus=8)])
+    started = SimpleNamespace(remote=lambda build, name: name)
+    monkeypatch.setattr(cluster.EngineActor, "options", lambda **_: started)
+    monkeypatch.setattr(cluster, "RemotePolicy", lambda role, engine: engine)
+    monkeypatch.setattr(cluster, "RayRollouts", lambda build, own, device, engines, sleeps: engines)
+    models = dict.fromkeys(config.policies, "/models/a")
+    engines = cluster.start_rollouts(config, models, NoSandbox().client, places)
+    assert engines == {role: [engine_name([role])] for role in config.policies}
