@@ -27,7 +27,7 @@ driver reports for the smallest GPU, in GiB (a "24 GB" card has a little less th
 On a CPU, engine.dtype, adapter and kv_cache_mb, and the learner's precision, gradient_checkpointing and microbatch_tokens,
 follow from the processor and the free memory, except for the embedded model (sparring/runtime/host_plan.py). With
 learner.lora_if_needed a policy is tuned in the first of these ways that fits into memory: all weights; LoRA; on a GPU
-also LoRA with offload all.
+without fsdp also LoRA with offload all.
 
 Whether the network can be reached is not tested here: a machine counts as offline only if HF_HUB_OFFLINE or
 TRANSFORMERS_OFFLINE is set.
@@ -261,8 +261,6 @@ def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.
     for way in (_LORA, _LORA | {"offload": "all"}) if open_to_lora else ():
         if fits(settled(config, chosen), hardware, shape_of):
             break
-        if "offload" in way and "cuda" not in (config.device, hardware.device):
-            break  # without a GPU there is nowhere to offload to
         tuned = memory_plan.changed(config, dict.fromkeys(open_to_lora, way))
         keys = {
             f"{role}.learner.{key}": value.model_dump() if isinstance(value, LoraSettings) else value
@@ -270,7 +268,10 @@ def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.
             for key, value in way.items()
             if value != getattr(config.policy(role).learner, key)
         }
-        chosen = keys | _choices(tuned, hardware, shape_of)
+        with suppress(ValidationError):  # offload all contradicts device cpu and sharding fsdp
+            suited = keys | _choices(tuned, hardware, shape_of)
+            settled(config, suited)
+            chosen = suited
     # stored as decided: a resumed run is tuned as before, whatever memory is free by then
     return chosen | {f"{role}.learner.lora_if_needed": False for role in open_to_lora}
 

@@ -442,6 +442,24 @@ def test_layers_that_are_given_are_what_is_trained() -> None:
     assert found.generator.learner.lora is None and found.generator.learner.trainable_layers == 4
 
 
+@pytest.mark.parametrize(
+    ("device", "learner", "offload"),
+    [
+        ("cuda", {}, "all"),
+        ("cuda", {"sharding": "fsdp", "workers": 2, "estimator": {"kind": "grpo"}}, "none"),
+        ("cpu", {}, "none"),
+    ],
+)
+def test_a_policy_is_not_offloaded_if_that_contradicts_what_is_given(
+    device: str, learner: dict[str, Any], offload: str
+) -> None:
+    """32B does not fit in any way: the last of those that are possible is taken, and the plan refuses it later."""
+    policy = {"model": "a/b", "learner": {"lora_if_needed": True, **learner}}
+    config = both(policy).model_copy(update={"device": device})
+    found = fitted(config, replace(card(22.2, 4), free_gib=14.0), lambda model: QWEN["32B"])
+    assert found.generator.learner.lora and found.generator.learner.offload == offload
+
+
 @pytest.mark.parametrize(("kind", "offered"), [("watched", True), ("loss", False), ("reward", False)])
 def test_a_penalty_that_was_set_is_not_offered_to_go(kind: str, offered: bool) -> None:
     kl: dict[str, Any] = {"kind": kind} | ({} if offered else {"coefficient": 0.1})
