@@ -218,7 +218,7 @@ class LearnerSettings(Settings):
         return self.fewest_workers > 1 and 0 < (self.gpus or 0) < 1
 
     def _has_workers_like(self, other: "LearnerSettings") -> bool:
-        alike = ("fewest_workers", "min_workers", "cpus", "gpus", "threads")
+        alike = ("workers", "min_workers", "cpus", "gpus", "threads")
         return all(getattr(self, key) == getattr(other, key) for key in alike)
 
     @model_validator(mode="after")

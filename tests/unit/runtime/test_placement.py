@@ -182,6 +182,21 @@ def test_sharded_workers_that_find_no_place_are_refused() -> None:
         placed(config, cluster(1, 2))
 
 
+@pytest.mark.parametrize("filling", POLICIES)
+@pytest.mark.parametrize(("gpus", "workers"), [(8, 6), (3, 1), (1, 1)])
+def test_open_workers_of_one_of_two_adapters_fill_what_the_other_leaves(
+    filling: str, gpus: int, workers: int
+) -> None:
+    policies = {role: {"learner": LORA["learner"] | {"workers": 1}} for role in POLICIES}
+    policies[filling]["learner"]["workers"] = None
+    config, nodes = Config.model_validate(policies | {"device": "cuda"}), cluster(1, gpus)
+    found = fitted(config, nodes)
+    assert {role: found.policy(role).learner.workers for role in POLICIES} == dict.fromkeys(POLICIES, 1) | {
+        filling: workers
+    }
+    assert place(parts_of(found), nodes)
+
+
 def test_learners_with_open_workers_divide_what_is_left() -> None:
     several = fitted(both({"learner": {"workers": None}}), cluster(1, 7))
     assert (several.generator.learner.workers, several.discriminator.learner.workers) == (3, 3)
