@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from actors.settings import TransformersEngineSettings
+from actors.settings import GPU_MEMORY_UTILIZATION, TransformersEngineSettings
 from configs.load import load_run
 from configs.schema import Config
 from sandbox_workers.local import LocalSandbox
@@ -195,9 +195,9 @@ async def matches_of(members: Sequence[Member], config: Config, effort: Effort, 
     won_UPP = np.zeros((len(problems), len(members), len(members)))
     for i, one in enumerate(members):
         say(f"{one.name} plays {len(members) - i - 1} others")
-        async with writer(one, GENERATOR, config) as first:
+        async with writer(one, GENERATOR, config, at_once=2) as first:
             for j in range(i + 1, len(members)):
-                async with writer(members[j], GENERATOR, config) as second:
+                async with writer(members[j], GENERATOR, config, at_once=2) as second:
                     won_UPP += await _matches({i: first, j: second}, problems, config, effort, len(members))
     return list(won_UPP)
 
@@ -225,10 +225,20 @@ async def _matches(
     return np.stack(played).reshape(len(problems), 2, members, members).sum(1)
 
 
-def writer(member: Member, role: str, config: Config) -> AbstractAsyncContextManager[PolicyWriter]:
+def writer(
+    member: Member, role: str, config: Config, at_once: int = 1
+) -> AbstractAsyncContextManager[PolicyWriter]:
     """Returns a context that loads a member's policy. It is loaded on the run's own engine if that runs on a GPU and
-    this machine has one, else on the transformers engine, which starts at once."""
+    this machine has one, else on the transformers engine, which starts at once.
+
+    Args:
+        at_once: number of policies that are loaded at the same time, whose engines divide the memory of the run's engine
+    """
     model, seat = open_model(str(member.models[role]), role), config.policy(role)
     device: Literal["cpu", "cuda"] = "cuda" if config.device == "cuda" and detect().gpus else "cpu"
     own = seat.engine if device == "cuda" else TransformersEngineSettings.like(seat.engine)
+    if own.kind == "vllm":
+        share = (own.gpu_memory_utilization or GPU_MEMORY_UTILIZATION) / at_once
+        # vLLM lets only one engine of a process sleep
+        own = own.model_copy(update={"gpu_memory_utilization": share, "sleep": False})
     return loaded(model, own, device, model.style(), seat.max_tokens, config.seed)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from actors.settings import VllmEngineSettings
 from configs.load import load_run
 from sparring.core.errors import SparringError
 from sparring.evaluation.writing import PolicyWriter
@@ -32,7 +33,7 @@ def says(monkeypatch):
     """Members whose policies answer every prompt with the text that their path names."""
 
     @asynccontextmanager
-    async def writer(member, role, config):
+    async def writer(member, role, config, at_once=1):
         def script(prompt: Sequence[int], sampling) -> list[int]:
             return Letters().completion(str(member.models[role]))
 
@@ -105,6 +106,29 @@ def test_a_run_of_a_gpu_has_its_league_without_one_too(tmp_path, monkeypatch):
     config = MULTISTAGE.model_copy(update={"device": "cuda"})
     member = Member(name="before", models={"generator": tmp_path})
     assert league.writer(member, "generator", config) == ("transformers", "cpu")
+
+
+def test_at_a_board_two_engines_divide_the_memory_of_the_runs_own(monkeypatch):
+    engine = {"kind": "vllm", "gpu_memory_utilization": 0.9, "sleep": True}
+    generator = KUHN.generator.model_copy(update={"engine": VllmEngineSettings.model_validate(engine)})
+    config = KUHN.model_copy(update={"device": "cuda", "generator": generator})
+    loaded, most = [], []
+
+    @asynccontextmanager
+    async def load(model, engine, *_):
+        loaded.append(engine)
+        most.append(sum(each.gpu_memory_utilization for each in loaded))
+        assert not engine.sleep, "vLLM lets only one engine of a process sleep"
+        passes = ScriptedPolicy(lambda prompt, sampling: Letters().completion("pass"))
+        yield PolicyWriter(policy=passes, format=Letters(), max_tokens=4000, seed=1)
+        loaded.remove(engine)
+
+    monkeypatch.setattr(league, "open_model", lambda path, key: SimpleNamespace(style=lambda: None))
+    monkeypatch.setattr(league, "loaded", load)
+    monkeypatch.setattr(league, "detect", lambda: SimpleNamespace(gpus=1))
+    players = [Member(name=name, models={"generator": name}) for name in ("before", "after")]
+    play_league(players, config, Effort(problems=1, matches=1), "process", lambda line: None)
+    assert max(most) == pytest.approx(0.9)
 
 
 def test_programs_of_the_embedded_models_need_no_namespaces(monkeypatch):
