@@ -23,7 +23,7 @@ from typing import Any
 
 from actors.settings import ADAPTERS, MAX_NUM_SEQS, CommonEngineSettings
 from configs.schema import Config
-from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings
+from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, Gae, LearnerSettings
 from sparring.core.weights import PART_BYTES
 from sparring.runtime.gguf import place_of
 from sparring.runtime.placement import UNIT, learner_groups, share_backbone, units
@@ -172,14 +172,26 @@ def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict
         "activations": tokens * held,
         "logits": OF_A_LOGIT * min((settings.logits_mb or LOGITS_MB) << 18, tokens * shape.vocabulary),
     }
+    if settings.estimator.kind == "gae" and settings.estimator.critic == "model":
+        # the critic trains a whole copy of the model in fp32, whatever is trained of the policy
+        whole = {"lora": None, "trainable_layers": None, "estimator": Gae(critic="head")}
+        of_copy = learner_parts(shape, settings.model_copy(update=whole), longest)
+        twice = ("weights", "optimizer", "gradients", "copies", "activations")
+        parts |= {f"critic's {name}": of_copy[name] for name in twice}
     if settings.fewest_workers > 1 and settings.sharding == "none":
         # after the backward pass, all gradients lie in one tensor, which is summed over the workers
-        of_pass = parts["copies"] + parts["activations"] + parts["logits"]
-        parts["gradients' sum"] = max(0, 4 * trained - of_pass)
-    if settings.estimator.kind == "gae" and settings.estimator.critic == "model":
-        twice = ("weights", "optimizer", "gradients", "copies", "activations")
-        parts |= {f"critic's {name}": parts[name] for name in twice}
+        sizes = _by_kind(parts)
+        of_pass = sizes["copies"] + sizes["activations"] + sizes["logits"]
+        parts["gradients' sum"] = max(0, sizes["gradients"] - of_pass)
     return parts
+
+
+def _by_kind(parts: Mapping[str, int]) -> dict[str, int]:
+    """Returns the bytes of what several networks have, such as `generator's weights` and `critic's weights`, added up."""
+    kinds: dict[str, int] = defaultdict(int)
+    for name, size in parts.items():
+        kinds[name.split("'s ", 1)[-1]] += size
+    return kinds
 
 
 def activations(shape: Shape, half: bool, backbone_in_half: bool = False) -> int:
@@ -233,10 +245,8 @@ class Demand:
 
     def describe(self, have: int) -> str:
         """Returns one line; sizes that both policies have are added up. have: bytes of the GPU."""
-        kinds: dict[str, int] = defaultdict(int)
-        for name, size in self.parts.items():
-            kinds[name.split("'s ", 1)[-1]] += size
-        shown = ", ".join(f"{kind} {size / GB:.1f}" for kind, size in kinds.items() if size >= GB / 20)
+        kinds = _by_kind(self.parts).items()
+        shown = ", ".join(f"{kind} {size / GB:.1f}" for kind, size in kinds if size >= GB / 20)
         return f"{self.of}: {self.bytes / GB:.1f} of {have / GB:.1f} GB ({shown})"
 
 

@@ -342,11 +342,11 @@ def _checkpoint_bytes(config: Config, start: Start) -> int | None:
     if not all(sizes.values()):
         return None
     for role, shape in shapes.items():
-        if lora := config.policy(role).learner.lora:
-            sizes[role] = lora.rank * shape.adapter
-        estimator = config.policy(role).learner.estimator
-        if estimator.kind == "gae" and estimator.critic == "model":
-            sizes[role] *= 2
+        whole, learner = sizes[role], config.policy(role).learner
+        if learner.lora:
+            sizes[role] = learner.lora.rank * shape.adapter
+        if learner.estimator.kind == "gae" and learner.estimator.critic == "model":
+            sizes[role] += whole  # whatever is trained of the policy
     return (_WEIGHTS + _ADAM) * sum(sizes.values())
 
 

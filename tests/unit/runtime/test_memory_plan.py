@@ -1,6 +1,6 @@
 """What a GPU has to hold, by arithmetic: against autograd's own count, and by model and card."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, Pr
 from configs.load import load_run
 from configs.schema import Config
 from learners.attention import PACKED
+from learners.learner import Learner
 from learners.models import score_tokens
 from learners.packing import row_of
 from learners.settings import LearnerSettings
@@ -20,6 +21,7 @@ from sparring.core.weights import PART_BYTES
 from sparring.runtime import host_plan, memory_plan, placement
 from sparring.runtime.hardware import Hardware, choices, fits, settled, ways_out
 from sparring.runtime.memory_plan import GB, Shape, activations, demands, shape_of
+from tests.learning import save_tiny_model
 
 PAGE = Path(__file__).parents[3] / "docs" / "hardware.md"
 QWEN = {  # Qwen2.5-Coder, by their config.json
@@ -158,6 +160,48 @@ def test_shapes_are_read_from_a_config_alone(tmp_path) -> None:
     ).save_pretrained(tmp_path)  # fmt: skip
     assert shape_of(str(tmp_path)) == QWEN["0.5B"]
     assert shape_of(str(tmp_path / "nothing")) is None
+
+
+# ---------------------------------------------------------------------- against a learner
+@pytest.mark.parametrize(
+    "tuned", [{}, {"lora": {"rank": 4}}, {"trainable_layers": 1}], ids=["full", "lora", "layers"]
+)
+def test_what_is_held_and_trained_is_what_a_learner_with_a_critic_holds_and_trains(
+    tuned: dict[str, Any], tmp_path: Path
+) -> None:
+    """The critic trains a whole copy of the model, whatever is trained of the policy."""
+    place = save_tiny_model(tmp_path)
+    settings = LearnerSettings.model_validate({"estimator": {"kind": "gae", "critic": "model"}, **tuned})
+    learner, shape = Learner(settings, 1e-3, place, place), shape_of(str(place))
+    assert shape and learner.critic and learner.critic.trunk and learner.critic_optimizer
+
+    def count(parameters: Iterable[torch.Tensor]) -> int:
+        return sum(p.numel() for p in parameters)
+
+    weights = [p for name, p in learner.policy.model.named_parameters() if ".lora_" not in name]
+    trained, of_critic = count(learner.policy.trainable().values()), count(learner.critic.trunk.parameters())
+    _, trunk = learner.critic_optimizer.param_groups
+    expected = {
+        "weights": 4 * count(weights),
+        "optimizer": 8 * trained,
+        "gradients": 4 * trained,
+        "critic's weights": 4 * of_critic,
+        "critic's optimizer": 8 * count(trunk["params"]),
+        "critic's gradients": 4 * of_critic,
+    }
+    found = memory_plan.learner_parts(shape, settings, 0)
+    # of trained layers, biases and norms are not counted
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=0.05)
+
+
+def test_the_sum_of_all_workers_gradients_has_those_of_the_critic() -> None:
+    lora = {"workers": 2, "logits_mb": 1, "microbatch_tokens": 64, "lora": {"rank": 4}}
+    head, model = (
+        LearnerSettings.model_validate(lora | {"estimator": {"kind": "gae", "critic": critic}})
+        for critic in ("head", "model")
+    )
+    of_head, of_model = (memory_plan.learner_parts(QWEN["7B"], settings, 0) for settings in (head, model))
+    assert of_head["gradients' sum"] < QWEN["7B"].parameters < of_model["gradients' sum"]
 
 
 # ---------------------------------------------------------------------- what fits where

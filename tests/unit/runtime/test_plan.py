@@ -293,7 +293,10 @@ def test_a_critic_of_its_own_is_in_the_checkpoint(tmp_path: Path) -> None:
         lines = planned(tmp_path, *arguments, parameters=10**7).lines
         return float(next(line for line in lines if line.startswith("disk")).split("about ")[1].split(" ")[0])
 
-    assert mib("--generator.learner.estimator.critic", "model") == pytest.approx(1.5 * mib(), rel=0.01)
+    critic = ("--generator.learner.estimator.critic", "model")
+    assert mib(*critic) == pytest.approx(1.5 * mib(), rel=0.01)
+    adapters = [f"--{role}.learner.lora.rank=8" for role in ("generator", "discriminator")]
+    assert mib(*critic, *adapters) == pytest.approx(0.5 * mib(), rel=0.05), "it is whole beside an adapter"
 
 
 def test_little_shared_memory_is_told_and_is_no_obstacle(
