@@ -125,9 +125,13 @@ def keys_of(config: Any) -> tuple[int, int]:
 
 
 _ADAMS = frozenset(("optimizer", "critic's optimizer"))
-HELD = _ADAMS | {"weights", "reference", "critic's weights"}
+HELD = _ADAMS | {"weights", "adapter", "reference", "critic's weights"}
 """Names of what a learner holds between its updates: on the GPU, or on the host if `offload` says so."""
-_OFFLOADED: Mapping[str, frozenset[str]] = {"none": frozenset(), "optimizer": _ADAMS, "all": HELD}
+_OFFLOADED: Mapping[str, frozenset[str]] = {
+    "none": frozenset(),
+    "optimizer": _ADAMS,
+    "all": HELD - {"adapter"},  # adapters that share a backbone move with it, in each other's updates, too
+}
 
 
 def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict[str, int]:
@@ -165,6 +169,7 @@ def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict
     own = 1 if lora else ranks  # each worker has the whole adapter
     parts = {
         "weights": weights // ranks,
+        "adapter": 4 * trained if lora else 0,
         "reference": reference // ranks,
         "optimizer": 8 * trained // own,
         "gradients": 4 * trained // own,

@@ -183,6 +183,7 @@ def test_what_is_held_and_trained_is_what_a_learner_with_a_critic_holds_and_trai
     _, trunk = learner.critic_optimizer.param_groups
     expected = {
         "weights": 4 * count(weights),
+        "adapter": 4 * trained * ("lora" in tuned),
         "optimizer": 8 * trained,
         "gradients": 4 * trained,
         "critic's weights": 4 * of_critic,
@@ -217,7 +218,7 @@ def test_the_sum_of_all_workers_gradients_has_those_of_the_critic() -> None:
         ("7B", LORA, L4, None),
         ("32B", LORA, H100, None),
         ("0.5B", {}, L4, None),
-        ("0.5B", LORA, L4, 19),
+        ("0.5B", LORA, L4, 20),
     ],
 )
 def test_what_fits_one_gpu(size: str, policy: dict[str, Any], hardware: Hardware, gb: int | None) -> None:
