@@ -1,4 +1,4 @@
-# Two commands: `make run` trains the embedded models against each other, `make test` runs the tests.
+# Two commands: `make run` trains the toy models against each other, `make test` runs the tests.
 # Each sets up what it needs and is quick once that is done.
 #   make run ARGS="--config debug"     arguments of driver.py
 #   make test ARGS="-k sandbox"        arguments of pytest

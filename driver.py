@@ -1,7 +1,7 @@
 """Sparring's training loop: two policies are trained against each other on a curriculum, and a sandbox judges their
 programs.
 
-    python driver.py                     the recipe embedded:edges on a local Ray
+    python driver.py                     the recipe toy:edges on a local Ray
     python driver.py --config debug      one process, under a minute
     python driver.py --resume            continue the latest run
 

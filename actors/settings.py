@@ -53,7 +53,7 @@ class CommonEngineSettings(Settings):
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     """Data type of the engine's weights. Default: on a GPU bfloat16 if it supports that, else float16; on a CPU
     bfloat16 if the processor computes in it or float32 does not fit into memory, else float32 (always float32 for the
-    embedded models)."""
+    toy models)."""
     probe_tolerance: float | None = Field(default=None, gt=0)
     """Maximum difference between engine and learner in the probe's log-probabilities after a weight sync (float32 gives about
     1e-6; 1e-3 on a GPU, since vLLM's attention multiplies in tf32; bfloat16 up to 1e-1). Default: 1e-3, on a GPU 5e-3, with
@@ -87,7 +87,7 @@ class VllmEngineSettings(CommonEngineSettings):
     """vllm: continuous batching; transformers: portable, slower, and exact to the bit from run to run."""
     kv_cache_mb: int | None = Field(default=None, ge=16)
     """Size of vLLM's KV cache in MiB (per GPU with tensor_parallel). Default: on a GPU what gpu_memory_utilization
-    leaves; on a CPU room for up to 32 sequences of full length, as the memory allows (1024 for the embedded models)."""
+    leaves; on a CPU room for up to 32 sequences of full length, as the memory allows (1024 for the toy models)."""
     tensor_parallel: int = Field(default=1, ge=1)
     """Number of GPUs of one node (on a CPU: processes) over which an engine's weights and cache are divided. It must divide the
     number of the model's attention heads."""

@@ -2,7 +2,7 @@
 
 Both get the same requests at once, half for each policy. Memory is that of a process that does nothing else (vLLM's
 cache of the one engine is as large as the caches of the two together); the time of a weight sync is from the learner's
-call to the verification. The models have random weights: one has the embedded models' shape, one has 30M parameters;
+call to the verification. The models have random weights: one has the toy models' shape, one has 30M parameters;
 with --device cuda there is one of 1.5B parameters in bf16, with the learners beside the engines. No other process may
 use that GPU, since its memory is measured as a whole. With cuda, the last round also gives the difference between the
 engine's and the learner's log-probabilities, in nats per token.

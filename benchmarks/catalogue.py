@@ -126,8 +126,8 @@ BENCHMARKS = {
         ),
         hours=True,
     ),
-    "static_tests": Benchmark(module="experiments.static_tests", speaks_of=("sparring/embedded",)),
-    "phase_diagram": Benchmark(module="experiments.phase_diagram", speaks_of=("sparring/embedded",)),
+    "static_tests": Benchmark(module="experiments.static_tests", speaks_of=("lab",)),
+    "phase_diagram": Benchmark(module="experiments.phase_diagram", speaks_of=("lab",)),
     "kuhn_rae": Benchmark(
         module="experiments.kuhn",
         arguments=("rae",),
@@ -150,23 +150,13 @@ BENCHMARKS = {
     "best_of": Benchmark(module="experiments.best_of", speaks_of=RUNS, hours=True),
     "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
     "real": Benchmark(module="experiments.real", speaks_of=(*RUNS, "actors"), hours=True),
-    "particular": Benchmark(
-        module="experiments.particular", speaks_of=(*RUNS, "sparring/embedded"), hours=True
-    ),
-    "white_box": Benchmark(
-        module="experiments.white_box", speaks_of=(*RUNS, "sparring/embedded"), hours=True
-    ),
-    "forgetting": Benchmark(
-        module="experiments.forgetting", speaks_of=(*RUNS, "sparring/embedded"), hours=True
-    ),
+    "particular": Benchmark(module="experiments.particular", speaks_of=(*RUNS, "lab"), hours=True),
+    "white_box": Benchmark(module="experiments.white_box", speaks_of=(*RUNS, "lab"), hours=True),
+    "forgetting": Benchmark(module="experiments.forgetting", speaks_of=(*RUNS, "lab"), hours=True),
     "r0": Benchmark(module="experiments.r0", speaks_of=RUNS, hours=True),
     "coevolution": Benchmark(module="experiments.coevolution", speaks_of=RUNS, hours=True),
-    "tictactoe": Benchmark(
-        module="experiments.tictactoe", speaks_of=(*RUNS, "sparring/embedded"), hours=True
-    ),
-    "prediction": Benchmark(
-        module="experiments.prediction", speaks_of=(*RUNS, "sparring/embedded"), hours=True
-    ),
+    "tictactoe": Benchmark(module="experiments.tictactoe", speaks_of=(*RUNS, "lab"), hours=True),
+    "prediction": Benchmark(module="experiments.prediction", speaks_of=(*RUNS, "lab"), hours=True),
     "games": Benchmark(module="experiments.games", speaks_of=RUNS, hours=True),
     "asynchrony_learning": Benchmark(
         module="experiments.asynchrony", arguments=("learning",), speaks_of=RUNS, hours=True

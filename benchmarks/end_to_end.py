@@ -1,6 +1,6 @@
 """Measures a whole run: wall-clock time in total and by part, and the peak memory of its processes.
 
-    python -m benchmarks.end_to_end                 the embedded recipe
+    python -m benchmarks.end_to_end                 the recipe `toy`
     python -m benchmarks.end_to_end --quick         the debug recipe, three steps
 
 Memory is the largest sum of proportional set sizes (shared pages counted once) over the run's process tree, sampled
@@ -23,7 +23,7 @@ from benchmarks.report import arguments, publish
 
 def main() -> None:
     options = arguments(__doc__).parse_args()
-    recipe = "debug" if options.quick else "embedded"
+    recipe = "debug" if options.quick else "toy"
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "driver.py", "--config", recipe, *(SHORT if options.quick else [])]
         command += ["--output-dir", folder, "--run-name", "run"]

@@ -53,7 +53,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     if options.quick:
-        options.device, options.parts = "cpu", ["plan", "learner_embedded_full"]
+        options.device, options.parts = "cpu", ["plan", "learner_toy_full"]
     end = time.monotonic() + options.seconds
     figures: dict[str, Any] = {"device": options.device}
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
@@ -91,7 +91,7 @@ def parts(options: argparse.Namespace, directory: Path) -> Iterator[Part]:
     learner = [python, "-m", "benchmarks.learner", "--device", options.device, "--repeats", "5"]
     if not cuda:
         learner.append("--quick")
-    for shape in ("qwen_0_5b", "qwen_1_5b") if cuda else ("embedded",):
+    for shape in ("qwen_0_5b", "qwen_1_5b") if cuda else ("toy",):
         for kind, more in (("full", []), ("lora", ["--lora", "16"])):
             name = f"learner_{shape}_{kind}"
             command = [*learner, *more, "--shape", shape, "--json", str(directory / f"{name}.json")]

@@ -1,6 +1,6 @@
 """Measures how close `Learner.step` comes to the hardware's limit.
 
-    python -m benchmarks.learner                      the embedded shape and one of 3M parameters, on CPU
+    python -m benchmarks.learner                      the toy models' shape and one of 3M parameters, on CPU
     python -m benchmarks.learner --device cuda --precision bf16 --peak-tflops 989     0.5B and 1.5B
     python -m benchmarks.learner --device cuda --precision bf16 --shape qwen_1_5b --lora 16 --checkpointing
 
@@ -49,12 +49,12 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "embedded": Shape(640, 96, 3, 3, 1, 288),
+    "toy": Shape(640, 96, 3, 3, 1, 288),
     "3m": Shape(4096, 192, 4, 6, 2, 768),
     "qwen_0_5b": Shape(151_936, 896, 24, 14, 2, 4864),
     "qwen_1_5b": Shape(151_936, 1536, 28, 12, 2, 8960),
 }
-OF_DEVICE = {"cpu": ("embedded", "3m"), "cuda": ("qwen_0_5b", "qwen_1_5b")}
+OF_DEVICE = {"cpu": ("toy", "3m"), "cuda": ("qwen_0_5b", "qwen_1_5b")}
 SHORTEST, LONGEST = 60, 400
 """Range of a sample's length in tokens, drawn uniformly; the prompt is a third of the sample."""
 BYTES_PER_PARAMETER = 20
@@ -198,7 +198,7 @@ def peak_bytes(shape: str, samples: int, settings: LearnerSettings) -> float:
 
 def _peak(shape: str, samples: int, settings: LearnerSettings) -> float:
     with tempfile.TemporaryDirectory() as directory:
-        tiny = make_model("embedded", Path(directory, "embedded"))
+        tiny = make_model("toy", Path(directory, "toy"))
         Learner(settings, 1e-6, tiny, tiny).step(make_batch(1, 1, 640))
         path = make_model(shape, Path(directory, shape))
         gc.collect()
@@ -210,7 +210,7 @@ def _peak(shape: str, samples: int, settings: LearnerSettings) -> float:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument(
-        "--shape", action="append", choices=SHAPES, help="default: embedded and 3m, on cuda 0.5B and 1.5B"
+        "--shape", action="append", choices=SHAPES, help="default: toy and 3m, on cuda 0.5B and 1.5B"
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")

@@ -43,22 +43,20 @@ async def measure(quick: bool) -> tuple[dict[str, float], dict[str, float]]:
     from actors.vllm_engine import engine_args
     from actors.vllm_policy import VllmPolicy
     from configs.load import load_run
+    from lab.problems import toy_problems
     from learners.learner import Learner
-    from sparring.embedded.problems import embedded_problems
-    from sparring.embedded.teaching import ensure_embedded
+    from sparring.core.project_files import located
     from sparring.games.multistage.game import MultistageGame
     from sparring.games.multistage.rules import MultistageRules
     from sparring.games.prompts import format_for
 
     config = load_run([])[0].to_config()
     roles = config.policies
-    models = {
-        role: str(path) for role, path in ensure_embedded(roles, config.game, config.warm_start).items()
-    }
+    models = {role: str(located(config.policy(role).model)) for role in roles}
     engines = {role: e for role in roles if isinstance(e := config.policy(role).engine, VllmEngineSettings)}
     args = {role: engine_args(models[role], engines[role], "cpu") for role in roles}
     style = format_for(AutoTokenizer.from_pretrained(models["generator"]))
-    game, problems = MultistageGame(MultistageRules.model_validate(config.game)), embedded_problems("train")
+    game, problems = MultistageGame(MultistageRules.model_validate(config.game)), toy_problems("train")
     lengths = {role: config.policy(role).max_tokens for role in roles}
     policies: dict[str, Any] = {role: VllmPolicy(models[role], engines[role]) for role in roles}
     bare = {

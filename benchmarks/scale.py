@@ -84,7 +84,7 @@ def main() -> None:
 def simulate(rollouts: RayRollouts, steps: int, problems: int, tokens: int, lag: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         run, recipe = load_run([
-            "--config", "embedded", "--output-dir", folder, "--run-name", "run", "--no-evaluation.enabled",
+            "--config", "toy", "--output-dir", folder, "--run-name", "run", "--no-evaluation.enabled",
             "--curriculum.stages", "5", "--n-discriminator-steps", "0", "--n-generator-steps", "0",
             "--k-alternating-steps", str(steps), "--curriculum.problems-per-step", str(problems),
             "--checkpoint.every", "10", "--rollout.max-policy-lag", str(lag),

@@ -38,10 +38,10 @@ import aiohttp
 from actors.settings import ENGINE_ENVIRONMENT
 from benchmarks.end_to_end import proportional_set_size, tree
 from benchmarks.report import ROOT, arguments, percentile, publish
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 from sparring.web.keys import add
 
-MODEL = SHIPPED / "generator"
+MODEL = EXAMPLES / "toy" / "generator"
 TOKENS = 32
 CLIENTS = (1, 16, 128)
 START_S = 240

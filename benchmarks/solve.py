@@ -18,9 +18,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.report import ROOT, arguments, publish
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 
-MODEL = SHIPPED / "generator"
+MODEL = EXAMPLES / "toy" / "generator"
 COMMON = ("--stages", "none", "--max-tokens", "128")
 TIMES = 3
 

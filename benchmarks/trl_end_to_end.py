@@ -3,7 +3,7 @@ driver.py.
 
     python -m benchmarks.trl_end_to_end
 
-Both start from the embedded model of the recipe grpo_code_execution, with its prompts (token for token), its group
+Both start from the toy model of the recipe grpo_code_execution, with its prompts (token for token), its group
 size, its maximum completion length, its reward (the same sandbox), one policy, two updates per step, no KL. TRL
 generates with transformers, or with vLLM in its process. Ours runs as in the recipe (Ray, vLLM), and in one process
 with transformers. There are no evaluation and no checkpoints. The runs follow one another; a step's seconds are the
@@ -31,12 +31,12 @@ from benchmarks.report import arguments, publish
 from benchmarks.trl_runner import QUIET_ON_CPU, load_trl
 from configs.load import load_run
 from configs.schema import Config
+from lab.problems import toy_problems
 from sandbox_workers.local import LocalSandbox
 from sparring.core.episode import Trajectory
 from sparring.core.play import GENERATOR
 from sparring.core.problem import Problem
-from sparring.embedded.problems import embedded_problems
-from sparring.embedded.teaching import ensure_embedded
+from sparring.core.project_files import located
 from sparring.games.programs.game import SolverRules
 from sparring.games.prompts import format_for
 
@@ -55,7 +55,7 @@ def main() -> None:
     steps = 1 if options.quick else 16
     warm_up = 0 if options.quick else WARM_UP
     config = load_run(["--config", RECIPE])[0].to_config()
-    model = ensure_embedded([GENERATOR], config.game, config.warm_start)[GENERATOR]
+    model = located(config.policy(GENERATOR).model)
     figures: dict[str, Any] = {"trl_version": load_trl().__version__, "steps": steps}
     with tempfile.TemporaryDirectory() as folder:
         for backend in ("transformers", "vllm"):
@@ -145,7 +145,7 @@ def make_trainer(
 ) -> Any:
     rules, tokenizer = config.game, AutoTokenizer.from_pretrained(model)
     assert isinstance(rules, SolverRules)
-    problems = {p.id: p for p in embedded_problems("train")}
+    problems = {p.id: p for p in toy_problems("train")}
     settings, learner, schedule = config.generator, config.generator.learner, config.curriculum
     style = format_for(tokenizer)
     rows = []

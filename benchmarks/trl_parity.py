@@ -280,7 +280,7 @@ def minibatch_loss(learner: Learner, samples: Sequence[Sample], temperature: flo
         metrics = learner.step(Batch(step=step, samples=(sample,), temperature=temperature, seed=0))
         means.append(
             metrics["policy_loss"]
-            + (settings.kl.coefficient * metrics["kl_to_warm_start"] if settings.kl.kind == "loss" else 0.0)
+            + (settings.kl.coefficient * metrics["kl_to_initial"] if settings.kl.kind == "loss" else 0.0)
             - settings.entropy_coefficient * metrics["entropy"]
         )
         counts.append(metrics["trained_tokens"])

@@ -19,8 +19,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 from transformers.utils import logging as transformers_logging
 
+from lab.model import build_model, build_tokenizer
 from sparring.core.batch import Sample
-from sparring.embedded.model import build_model, build_tokenizer
 
 TRL_DIRECTORY = Path(__file__).parents[1] / ".bench"
 """The directory into which `make .bench` installs the packages of requirements/bench.lock."""
@@ -100,7 +100,7 @@ def load_trl() -> Any:
 
 
 def make_models(directory: Path, **size: int) -> tuple[Path, Path]:
-    """Makes (policy, reference) with a tokenizer: the embedded model, untrained, or a larger one; the reference differs
+    """Makes (policy, reference) with a tokenizer: the toy model, untrained, or a larger one; the reference differs
     slightly."""
     tokenizer = build_tokenizer(["def f(x): return x + 1"], ["<pad>", "<end>"], "<pad>", "<end>")
     model = build_model(tokenizer, seed=1)

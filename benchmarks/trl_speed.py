@@ -29,7 +29,7 @@ from learners.settings import GroupEstimator, KlInLoss, LearnerSettings, NoKl
 from sparring.core.batch import Batch
 
 MODELS: dict[str, dict[str, int]] = {
-    "embedded": {},
+    "toy": {},
     "5M": {
         "hidden_size": 256,
         "num_hidden_layers": 6,
@@ -48,7 +48,7 @@ WORK: dict[str, dict[str, Any]] = {
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--model", choices=MODELS, default="embedded")
+    parser.add_argument("--model", choices=MODELS, default="toy")
     options = parser.parse_args()
     trl = load_trl()
     torch.set_num_threads(options.threads)
@@ -58,7 +58,7 @@ def main() -> None:
         "model": options.model,
     }
     ratios: dict[str, float] = {}
-    small = options.quick or options.model != "embedded"
+    small = options.quick or options.model != "toy"
     rounds = 2 if options.quick else 4 if small else 12
     with tempfile.TemporaryDirectory() as directory:
         paths = make_models(Path(directory), **MODELS[options.model])

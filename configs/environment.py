@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 
 from configs.layers import leaves
 from configs.schema import Config
+from sparring.core.project_files import is_example
 from sparring.tracking.settings import is_installed
 
 PREFIX, DELIMITER = "SPARRING_", "__"
@@ -30,7 +31,7 @@ environment:
                             the recipe reads both from one MBPP file
   {QUESTIONS}   evaluation.problems
                             (these two have an effect only if problems.format or problems.held_out.format is mbpp;
-                            {DATASET} also if game.kind is code_execution with problems.file)
+                            {DATASET} also if game.kind is code_execution with problems other than toy problems)
   {WANDB}             tracking.to: [wandb], if neither tracking.to nor use_wandb is given
 The command line has precedence over the environment, and the environment over the recipe. The run prints what it takes
 from the environment.
@@ -89,7 +90,8 @@ def effective(
     if WANDB in found and (settings.keys() & {"tracking.to", "use_wandb"} or not _has_wandb()):
         found = {name: keys for name, keys in found.items() if name != WANDB}
     mbpp = "mbpp" in (settings.get(key) for key in _FORMATS)
-    programs = settings.get("game.kind") == "code_execution" and _TRAINING in settings and DATASET in found
+    own = _TRAINING in settings and not is_example(str(settings[_TRAINING]))
+    programs = settings.get("game.kind") == "code_execution" and own and DATASET in found
     if not mbpp and not programs:
         if others := [name for name in found if name in (DATASET, QUESTIONS)]:
             print(

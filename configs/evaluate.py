@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from configs.options import COUNTS, OPTIONS, ModelOptions, Stages, check_writable
-from configs.sections import EMBEDDED
 
 ARMS = ("none", *COUNTS[:-1], "all")
 """The values of stages that --ablate tries."""
@@ -23,15 +22,15 @@ _OF_MODELS = ("shown_tests", "engine", "dtype", "device", "max_tokens", "max_mod
 class EvaluateOptions(ModelOptions):
     """Evaluates a generator's programs or a discriminator's test suites on any data set."""
 
-    dataset: str
-    """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids), or "embedded": the
-    held-out embedded problems of the model's run."""
+    dataset: str | None = None
+    """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids). Default: the held-out problems of the
+    run that the model comes from."""
     shown_tests: int = Field(0, ge=0)
     """Number of each problem's tests at the end of its description (problems.shown_tests)."""
     policy: str | None = None
     """Generator to evaluate: a run (its best checkpoint), a checkpoint of a run, a directory in Hugging Face format, a
-    GGUF file, a hub id, or embedded: the embedded models as they were before play. Or reference: the data set's own
-    solutions; or empty: empty programs."""
+    GGUF file, or a hub id; sparring/examples/toy holds toy models. Or reference: the data set's own solutions; or empty:
+    empty programs."""
     discriminator: str | None = None
     """Discriminator whose suites are evaluated, instead of a policy; given in the same ways. Or baseline: the problems'
     own tests, and tests on as many and on eight times as many inputs near the inputs of these tests."""
@@ -70,10 +69,14 @@ class EvaluateOptions(ModelOptions):
     def _options_go_together(self) -> Self:
         if (self.policy is None) == (self.discriminator is None):
             raise ValueError("give --policy or --discriminator, one of them")
-        if self.dataset == EMBEDDED and (
-            self.format != "problems" or self.split or self.fields or self.shown_tests
-        ):
-            raise ValueError("--dataset embedded has no format, split, fields or shown tests: leave them out")
+        if self.dataset is None:
+            self.refuse_changed(
+                ("format", "split", "fields", "exact_outputs", "shown_tests"), "without --dataset"
+            )
+            if self.policy in FIXED or self.discriminator == OWN_TESTS:
+                raise ValueError(
+                    "--dataset is missing: only a trained model has a run whose held-out problems are known"
+                )
         if self.policy is None:
             self.refuse_changed(_OF_PROGRAMS, "with --discriminator")
         else:

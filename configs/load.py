@@ -19,14 +19,14 @@ from configs.layers import leaves, nested, overlay, place
 from configs.options import similar
 from configs.other_names import OPTIONS_OF_RECIPES, OTHER_NAMES
 from configs.schema import Config
-from configs.sections import EMBEDDED
 from learners.checkpoints import RUN_STATE
 from learners.mirror import fetch
 from sparring.core.errors import SparringError
 from sparring.core.play import POLICIES
+from sparring.core.project_files import is_example
 
 RECIPES = Path(__file__).parent
-DEFAULT_RECIPE, CHAT_RECIPE = "embedded:edges", "chat"
+DEFAULT_RECIPE, CHAT_RECIPE = "toy:edges", "chat"
 _HELP = ("-h", "--help")
 
 # Short names of nested keys on the command line.
@@ -64,7 +64,7 @@ _FIRST_DAY = (
 )  # fmt: skip
 _OWN = ("generator.model", "discriminator.model", "problems.file")
 """If the user sets one of these keys and names no recipe, the recipe is CHAT_RECIPE, because the default recipe is for
-the embedded models."""
+the project's toy models and toy problems."""
 
 
 class _EachKeyOnce(yaml.SafeLoader):
@@ -165,9 +165,9 @@ class Run(Config):
 class _Command(Run, BaseSettings):
     """Sparring: a generator and a discriminator train against each other through five reasoning stages.
 
-    Settings come from the recipe (--config NAME|FILE.yaml; default: embedded:edges, or chat if you give a model or
+    Settings come from the recipe (--config NAME|FILE.yaml; default: toy:edges, or chat if you give a model or
     problems of your own) and are overridden by the environment (see the end) and the options below. Examples:
-      python driver.py                                   the recipe embedded:edges
+      python driver.py                                   the recipe toy:edges
       python driver.py --config debug                    one process, under a minute
       python driver.py --config q:14b                    a variant of a recipe
       python driver.py --generator-model A --discriminator-model B --problems-file F
@@ -212,12 +212,12 @@ def load_run(arguments: list[str], made: MadeRecipe | None = None) -> tuple[Run,
     try:
         environment = read_environment(os.environ)
         command_line(args=given)
-        said = _embedded_by_name(command_line())
+        said = command_line()
     except (SettingsError, ValueError) as error:
         raise ConfigError(str(error)) from error
     path, size = (made.made_from, "") if made else _recipe(said, environment)
     said.pop("config", None)
-    recipe = _embedded_by_name(made.values if made else read_recipe(path, size))
+    recipe = dict(made.values) if made else read_recipe(path, size)
     name = f"{path.stem}-{size}" if size else path.stem
     if path.name in ("config.yaml", RUN_STATE):  # of a run
         name = re.sub(r"-\d{8}-\d{6}$", "", path.parents[0 if path.name == "config.yaml" else 2].name)
@@ -227,7 +227,7 @@ def load_run(arguments: list[str], made: MadeRecipe | None = None) -> tuple[Run,
     try:
         variables = effective(environment, in_recipe, on_command_line)
         from_environment = {key: value for key, (_, value) in variables.items()}
-        values = overlay(overlay(recipe, _embedded_by_name(nested(from_environment)), Run), said, Run)
+        values = _over(_over(recipe, nested(from_environment)), said)
         run = Run.model_validate(values)
     except ValidationError as error:
         by_variable = {key: variable for key, (variable, _) in variables.items()}
@@ -257,9 +257,6 @@ def _idle(run: Run) -> dict[str, str]:
     if run.local:
         alone = r"rollout\.(actors|cpus)|sandbox\.(workers|patience_s)|\w+\.learner\.(cpus|min_workers)"
         idle[alone] = "with local, because everything runs in one process"
-    models = {run.policy(role).model for role in run.policies}
-    if EMBEDDED not in models and run.problems.kind == "file":
-        idle[r"warm_start\..*"] = "where no policy's model is embedded"
     return idle
 
 
@@ -282,17 +279,25 @@ def _recipe(said: dict[str, Any], environment: Mapping[str, Mapping[str, Any]]) 
             start = said["resume_from"] = str(fetch(str(start), output.resolve() / "fetched"))
         if (state := Path(start).resolve() / RUN_STATE).is_file():
             return state, ""
-    own = any(given.get(key, EMBEDDED) != EMBEDDED for key in _OWN)
+    own = any(key in given and not is_example(str(given[key])) for key in _OWN)
     return recipe_path(said.get("config") or (CHAT_RECIPE if own else DEFAULT_RECIPE))
 
 
-def _embedded_by_name(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replaces `problems.file: embedded` by the kind of that name."""
-    problems = values.get("problems")
-    if not isinstance(problems, Mapping) or problems.get("file") != EMBEDDED:
-        return dict(values)
-    rest = {key: value for key, value in problems.items() if key != "file"}
-    return {**values, "problems": {"kind": EMBEDDED, **rest}}
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `above` merged over `below`. If `below` holds out toy problems and `above` gives another file to train on,
+    the held-out problems are a part of that file, unless `above` names others."""
+    given = dict(leaves(above))
+    aside = dict(leaves(below)).get("problems.held_out.file")
+    if (
+        aside is not None
+        and is_example(str(aside))
+        and not is_example(str(given.get("problems.file", aside)))
+    ):
+        below = {
+            **below,
+            "problems": {key: value for key, value in below["problems"].items() if key != "held_out"},
+        }
+    return overlay(below, above, Run)
 
 
 def latest_run(output: Path, name: str | None) -> Path:
@@ -339,7 +344,7 @@ def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dic
             raise ConfigError(
                 f"{path}: base {base}: that recipe is itself built on this one; name another base"
             )
-        values = overlay(read_recipe(below, its_size, (path, *above)), values, Config)
+        values = _over(read_recipe(below, its_size, (path, *above)), values)
     sizes = values.pop("sizes", None) or {}
     if not isinstance(sizes, dict):
         raise ConfigError(f"{path}: sizes: expected a mapping of names to configuration keys (got {sizes!r})")
@@ -351,7 +356,7 @@ def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dic
             )
     if size and size not in sizes:
         raise ConfigError(f"{path}: has no size {size}: give one of {', '.join(map(str, sizes)) or 'none'}")
-    return overlay(values, sizes[size], Config) if size else values
+    return _over(values, sizes[size]) if size else values
 
 
 def _print_help(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name: str) -> NoReturn:

@@ -1,12 +1,12 @@
 """The options of sparring openenv."""
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from configs.options import OPTIONS, Options
-from configs.sections import EMBEDDED, ProblemFormat
+from configs.sections import ProblemFormat
 from sparring.core.interfaces import SandboxKind
 from sparring.games import GameRules
 from sparring.games.programs.unit_tests import UnitTestsRules
@@ -17,8 +17,7 @@ class OpenEnvOptions(Options):
     reward."""
 
     dataset: str
-    """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids), or "embedded": the
-    embedded training problems."""
+    """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids)."""
     format: ProblemFormat = "problems"
     """Format of the data set; see sparring/problems/formats."""
     split: str | None = None
@@ -43,9 +42,3 @@ class OpenEnvOptions(Options):
         if not isinstance(game, dict) or "kind" in game:
             return given
         return {**given, "game": {"kind": "unit_tests", **game}}
-
-    @model_validator(mode="after")
-    def _options_go_together(self) -> Self:
-        if self.dataset == EMBEDDED:
-            self.refuse_changed(("format", "split", "fields"), "with --dataset embedded")
-        return self

@@ -10,23 +10,21 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from configs.sections import (
-    EMBEDDED,
     AttemptCredit,
     CheckpointSettings,
     CreditSettings,
-    EmbeddedProblems,
     PolicySettings,
-    Problems,
+    ProblemSettings,
     RolloutSettings,
     SandboxSettings,
     TreeCredit,
 )
 from sparring.core.evaluation import EvaluationSettings
 from sparring.core.play import POLICIES
+from sparring.core.project_files import is_example
 from sparring.core.settings import Settings
 from sparring.core.verdict import Limits
 from sparring.curriculum.curriculum import Curriculum, Schedule
-from sparring.embedded.settings import WarmStartSettings
 from sparring.games import USUAL, GameRules
 from sparring.games.rules import Need
 from sparring.tracking.divergence import StopSettings
@@ -40,10 +38,6 @@ KEYS_OF_NEEDS: dict[Need, tuple[str, ...]] = {
         "curriculum.remembered_tests",
         "curriculum.remembered_wrong_programs",
         "evaluation.suites",
-        "warm_start.numbers",
-        "warm_start.misreadings",
-        "warm_start.weak_suites",
-        "warm_start.invalid_suites",
     ),
     "bank": ("evaluation.bank_programs",),
     "samples": ("evaluation.samples",),
@@ -74,7 +68,7 @@ class Config(Settings):
     credit: CreditSettings = AttemptCredit()
     generator: PolicySettings = PolicySettings()
     discriminator: PolicySettings = PolicySettings()
-    problems: Problems = EmbeddedProblems()
+    problems: ProblemSettings = ProblemSettings()
     game: GameRules = USUAL
     curriculum: Schedule = Schedule()
     sandbox: SandboxSettings = SandboxSettings()
@@ -83,7 +77,6 @@ class Config(Settings):
     checkpoint: CheckpointSettings = CheckpointSettings()
     stop: StopSettings = StopSettings()
     tracking: TrackingSettings = TrackingSettings()
-    warm_start: WarmStartSettings = WarmStartSettings()
 
     @property
     def seats(self) -> dict[str, str]:
@@ -105,8 +98,9 @@ class Config(Settings):
 
     @property
     def trusts_programs(self) -> bool:
-        """Whether all programs and tests that are judged come from the embedded models, on the embedded problems."""
-        return all(self.policy(name).model == EMBEDDED for name in self.policies)
+        """Whether all programs and tests that are judged come from toy models and toy problems of the project."""
+        models = all(is_example(self.policy(name).model) for name in self.policies)
+        return models and ("problems" not in self.game.uses or self.problems.are_examples)
 
     @property
     def staged(self) -> bool:
@@ -133,8 +127,7 @@ class Config(Settings):
 
     def engines(self) -> list[tuple[str, ...]]:
         """Returns the policies, grouped by engine: policies that are adapters of one model, which has the same name for
-        each, share an engine. Policies whose model is "embedded" have an engine each, since their models have yet to be
-        made."""
+        each, share an engine."""
         found: list[tuple[str, ...]] = []
         for name in self.policies:
             own = self.policy(name)
@@ -142,7 +135,7 @@ class Config(Settings):
                 i
                 for i, (other, *_) in enumerate(found)
                 if own.publishes_adapter
-                and own.model == self.policy(other).model != EMBEDDED
+                and own.model == self.policy(other).model
                 and own.engine == self.policy(other).engine
             )
             if (i := next(alike, None)) is None:
@@ -189,12 +182,6 @@ class Config(Settings):
                 raise ValueError(
                     f"curriculum.frozen_players: game {self.game.kind} has no discriminator: leave it out"
                 )
-        embedded = [name for name in self.policies if self.policy(name).model == EMBEDDED]
-        if embedded and self.problems.kind == "file":
-            raise ValueError(
-                f"{embedded[0]}.model: the embedded model speaks only of the embedded problems; with problems.file "
-                f"{self.problems.file} give a model"
-            )
         for name in self.policies:
             settings = self.policy(name)
             if settings.max_tokens >= settings.engine.max_model_len:

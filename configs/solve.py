@@ -23,7 +23,7 @@ class SolveOptions(ModelOptions):
 
     checkpoint: str | None = None
     """Generator: a run (its best checkpoint), a checkpoint of a run, a directory in Hugging Face format, a GGUF file, a
-    hub id, or embedded: the embedded models as they were before play. Default: the best checkpoint of the latest run in
+    hub id, or sparring/examples/toy: toy models before any training. Default: the best checkpoint of the latest run in
     --output-dir."""
     output_dir: Path = Path("output")
     """Directory that holds the runs."""

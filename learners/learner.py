@@ -43,7 +43,7 @@ class NotFinite(RunFailed):
 class Learner:
     """Owns a policy's weights, its reference model, its critic and the optimizers. Metrics are plain floats.
 
-    `reference_path` is the model that KL is logged against during the whole run (the warm start). With settings.lora
+    `reference_path` is the model that KL is logged against during the whole run (the initial model). With settings.lora
     the backbone is the model that the adapter is trained on, and without adapters it is the reference.
     """
 
@@ -440,7 +440,7 @@ def means(totals: Mapping[str, float]) -> dict[str, float]:
     tokens = max(trained, 1.0)
     per = {
         "value_loss": max(totals.pop("sampled_tokens", 0.0), 1.0),
-        "kl_to_warm_start": max(totals.pop("kl_tokens", 0.0), 1.0),
+        "kl_to_initial": max(totals.pop("kl_tokens", 0.0), 1.0),
         "gradient_norm": max(totals.pop("updates", 0.0), 1.0),
     }
     metrics = {name: totals.pop(name, 0.0) for name in ("skipped_updates", "overflows")}

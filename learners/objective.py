@@ -14,7 +14,7 @@ from learners.targets import Targets
 from learners.tuning import Tuning
 
 WATCHED = 16
-"""If the loss does not need KL to the warm start, it is measured on one sequence out of this many."""
+"""If the loss does not need KL to the initial model, it is measured on one sequence out of this many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Objective:
                 row, of_row_N = _share(micro, watch)
                 trained_N, here = micro.trained_N[of_row_N], logprobs[of_row_N[micro.trained_N]]
             reference = self.policy.score_reference(row, trained_N, self.temperature).logprobs_P
-            sums["kl_to_warm_start"] = kl(here.detach(), reference).sum().item()
+            sums["kl_to_initial"] = kl(here.detach(), reference).sum().item()
             sums["kl_tokens"] = float(len(reference))
             if settings.kl.kind == "loss":
                 per_token = per_token + settings.kl.coefficient * kl(here, reference, settings.kl.estimator)

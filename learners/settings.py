@@ -80,11 +80,11 @@ Estimator = Annotated[
 class KlInReward(Settings):
     kind: Literal["reward"] = "reward"
     coefficient: float = Field(gt=0)
-    """Weight of KL(policy || warm start)."""
+    """Weight of KL(policy || initial model)."""
     estimator: Literal["k1", "k2", "k3"] = "k1"
     """k1: log ratio, available in the reward only, since its gradient in the loss is useless; k2: half the square of
     the log ratio; k3: never negative, unbiased, low variance, at most 10 per token. In the reward only k1 has the
-    gradient of KL(policy || warm start); near the warm start k2 and k3 have hardly any effect there."""
+    gradient of KL(policy || initial model); near the initial model k2 and k3 have hardly any effect there."""
 
 
 class KlInLoss(Settings):
@@ -95,7 +95,7 @@ class KlInLoss(Settings):
 
 class WatchedKl(Settings):
     kind: Literal["watched"] = "watched"
-    """How KL(policy || warm start) is used. loss: as a term of the loss; reward: as a penalty on each token's reward
+    """How KL(policy || initial model) is used. loss: as a term of the loss; reward: as a penalty on each token's reward
     (requires estimator gae; as in InstructGPT); watched: it is only logged (as k3; loss and reward log it, too); none:
     it is not computed, and no reference model is held in memory."""
 

@@ -24,7 +24,7 @@ class LearnerSpec:
     learning_rate: float
     model_path: str
     reference_path: str
-    """The model that KL is measured against (the warm start)."""
+    """The model that KL is measured against (the initial model)."""
     state_path: str | None
     """Directory of a checkpoint from which optimizers, critic and counters are loaded; None: they start anew."""
     device: str

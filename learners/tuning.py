@@ -78,7 +78,7 @@ class Tuning(ABC):
 
     @abstractmethod
     def score_reference(self, row: PackedRow, pick_N: torch.Tensor, temperature: float) -> TokenScores:
-        """Scores tokens with the reference model (the warm start), without gradients."""
+        """Scores tokens with the reference model (the initial model), without gradients."""
 
     @abstractmethod
     def trainable(self) -> dict[str, nn.Parameter]: ...

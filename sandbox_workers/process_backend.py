@@ -1,7 +1,7 @@
 """The runner as plain processes, for hosts that allow neither containers nor namespaces (unprivileged containers,
 hosted notebooks).
 
-It is chosen automatically only for programs of the embedded models, because it contains programs much less than the
+It is chosen automatically only for toy models on toy problems, because it contains programs much less than the
 other backends do. See weaker_points.
 """
 

@@ -18,7 +18,6 @@ COMMANDS = {
     "sweep": "sparring.cli.sweep",
     "league": "sparring.cli.league",
     "openenv": "sparring.cli.openenv",
-    "warm_start": "sparring.cli.warm_start",
     "judge": "sandbox_workers",
 }
 """The module of each command."""

@@ -10,7 +10,7 @@ from gguf import GGUFWriter, TokenType
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from transformers.modeling_gguf_pytorch_utils import TensorProcessor, get_gguf_hf_weights_map
 
-from sparring.embedded.model import build_tokenizer
+from lab.model import build_tokenizer
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 TEMPLATE = (

@@ -6,7 +6,7 @@
 learning: held-out scores after the same steps and samples, by lag and seed; each run is one process with the
 transformers engine and one thread, and two runs go in parallel. In such a run the weights are exactly as old as the
 lag, so it is the worst case.
-busy: the recipe `embedded`'s alternating steps on Ray with vLLM, by lag: seconds per step, and the shares of this time
+busy: the recipe `toy`'s alternating steps on Ray with vLLM, by lag: seconds per step, and the shares of this time
 in which the busier rollout actor samples and in which learners update.
 """
 
@@ -96,7 +96,7 @@ def busy(
     figures = {}
     for lag in lags:
         run = output / f"lag{lag}"
-        command = [sys.executable, "driver.py", "--config", "embedded", *BUSY, *more]
+        command = [sys.executable, "driver.py", "--config", "toy", *BUSY, *more]
         command += ["--rollout.max-policy-lag", str(lag), "--output-dir", str(output), "--run-name", run.name]
         subprocess.run(command, check=True)
         for name, value in shares(run, 0 if more else WARM_UP).items():

@@ -3,9 +3,9 @@
     python -m benchmarks.experiments.best_of --output output/experiments
     python -m benchmarks.experiments.best_of output/RUN
 
-The first command takes the run of seed 1 of the recipe `embedded`, and makes it if it is missing; --quick takes the
+The first command takes the run of seed 1 of the recipe `toy`, and makes it if it is missing; --quick takes the
 models before play.
-The problems are the held-out embedded ones; at each checkpoint of the run, its generator writes four programs for each
+The problems are the held-out toy problems; at each checkpoint of the run, its generator writes four programs for each
 problem. One of them is taken: the first (pass@1), or the one with the most votes (sparring/evaluation/choosing.py) on the
 discriminator's tests, on the same number of tests on random inputs, or on the inputs of the problem's own baseline
 tests (a majority of outputs, without their expected values). Any: whether one of the four is right, the upper bound of
@@ -23,15 +23,15 @@ from typing import Any
 from actors.settings import ENGINES
 from benchmarks.experiments.runs import sparring_runs
 from benchmarks.report import arguments, publish
+from lab.grammar import Spec
+from lab.problems import toy_problems, toy_specs
+from lab.sampling import bland_input
 from sandbox_workers.local import LocalSandbox
 from sparring.core.interfaces import Sandbox
 from sparring.core.play import GENERATOR
 from sparring.core.problem import Problem
+from sparring.core.project_files import EXAMPLES
 from sparring.core.verdict import Limits
-from sparring.embedded.grammar import Spec
-from sparring.embedded.problems import embedded_problems, embedded_specs
-from sparring.embedded.sampling import bland_input
-from sparring.embedded.teaching import SHIPPED
 from sparring.evaluation.choosing import votes
 from sparring.evaluation.intervals import intervals
 from sparring.evaluation.solving import Tester
@@ -46,19 +46,19 @@ LIMITS = Limits()
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("run", type=Path, nargs="?", help="of the embedded recipe")
+    parser.add_argument("run", type=Path, nargs="?", help="of the recipe toy")
     parser.add_argument("--output", type=Path, default=Path("output/experiments"))
     parser.add_argument("--steps", nargs="+", default=["*"], help="steps of the checkpoints; default: all")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     if options.run is None and options.quick:
-        checkpoints = [SHIPPED]
+        checkpoints = [EXAMPLES / "toy"]
     else:
         run = options.run or sparring_runs([1], options.output)[0]
         checkpoints = checkpoints_of(run, options.steps)
         if not checkpoints:
             parser.error(f"{run}: no run with these checkpoints")
-    held_out = list(zip(embedded_problems("held_out"), embedded_specs("held_out"), strict=True))
+    held_out = list(zip(toy_problems("held_out"), toy_specs("held_out"), strict=True))
     if options.quick:
         checkpoints, held_out, options.seeds = checkpoints[:1], held_out[:12], 1
     figures: dict[str, Any] = {}

@@ -1,10 +1,10 @@
-"""Does the discriminator learn to find bugs? The bugs are seeded in the reference solutions of held-out embedded
+"""Does the discriminator learn to find bugs? The bugs are seeded in the reference solutions of held-out toy
 problems; compared are the suites of trained discriminators, of the one before training, and of random inputs.
 
     python -m benchmarks.experiments.bug_finding --output output/experiments
     python -m benchmarks.experiments.bug_finding --checkpoint RUN/checkpoints/best/discriminator
 
-The first command takes a run of the recipe `embedded` for each seed, and makes those that are missing. --checkpoint may
+The first command takes a run of the recipe `toy` for each seed, and makes those that are missing. --checkpoint may
 be repeated, once for each seed of a run. --untrained defaults to the recipe's discriminator before play.
 Bugs: mutants of the syntax tree that the sandbox can tell from the reference (`sparring.evaluation.mutants`). Most are coarse,
 and any input shows them; --operators comparison boolean keeps only those that need well-chosen inputs.
@@ -33,13 +33,15 @@ from benchmarks.experiments.runs import sparring_runs, writer
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
+from lab.examples import MADE
+from lab.grammar import Spec
+from lab.problems import toy_problems, toy_specs
+from lab.sampling import Input, bland_input, edge_input
 from sandbox_workers.local import LocalSandbox
 from sparring.core.interfaces import Sandbox, SandboxKind
 from sparring.core.problem import Problem
+from sparring.core.project_files import located
 from sparring.core.seeding import derive_seed
-from sparring.embedded.grammar import Spec
-from sparring.embedded.problems import embedded_problems, embedded_specs
-from sparring.embedded.sampling import Input, bland_input, edge_input
 from sparring.evaluation.intervals import intervals, print_table
 from sparring.evaluation.mutants import OPERATORS, Mutant, seeded_bugs
 from sparring.evaluation.writing import write_suites
@@ -61,8 +63,8 @@ class Target:
 
 async def make_targets(options: argparse.Namespace, sandbox: Sandbox, config: Config) -> list[Target]:
     """Returns the first held-out problems with their bugs; problems without a bug are left out."""
-    numbers = config.warm_start.numbers
-    held_out = zip(embedded_problems("held_out", numbers), embedded_specs("held_out", numbers), strict=True)
+    numbers = MADE[Path(config.problems.file).parent.name].warm_up.numbers
+    held_out = zip(toy_problems("held_out", numbers), toy_specs("held_out", numbers), strict=True)
     chosen = list(held_out)[: options.problems]
 
     async def bugs(problem: Problem, spec: Spec) -> list[Mutant]:
@@ -193,7 +195,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, action="append", default=[], metavar="DIR")
     parser.add_argument("--output", type=Path, default=Path("output/experiments"))
     parser.add_argument("--untrained", type=Path, metavar="DIR")
-    parser.add_argument("--config", help="the recipe of the runs (embedded; with --quick debug)")
+    parser.add_argument("--config", help="the recipe of the runs (toy; with --quick debug)")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 6)))
     parser.add_argument("--problems", type=int, default=100)
     parser.add_argument("--mutants", type=int, default=12, help="drawn for each problem")
@@ -205,13 +207,11 @@ def main() -> None:
         parser.error("--config is the recipe of the runs that --checkpoint names: give one")
     if options.quick:
         options.problems, options.mutants, options.seeds = 8, 6, options.seeds[:2]
-    recipe = options.config or ("debug" if options.quick else "embedded")
+    recipe = options.config or ("debug" if options.quick else "toy")
     config = load_run(["--config", recipe])[0].to_config()
     untrained = options.untrained
     if untrained is None:
-        from sparring.embedded.teaching import ensure_embedded
-
-        untrained = ensure_embedded(["discriminator"], config.game, config.warm_start)["discriminator"]
+        untrained = located(config.policy("discriminator").model)
     if not options.checkpoint:
         runs = [] if options.quick else sparring_runs(options.seeds, options.output)
         options.checkpoint = [run / "checkpoints" / "best" / "discriminator" for run in runs] or [untrained]

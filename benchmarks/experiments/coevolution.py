@@ -12,7 +12,7 @@ survival: the share of all programs of the row's generator that pass every suite
 Later discriminators should find more in each column of the first table, later generators survive more in each column of
 the second. Ratings of all generations come from the same games (sparring/evaluation/league.py). `python -m sparring league` does
 this for any single run.
-The first command takes a run of the recipe `embedded` for each seed, and makes those that are missing; --quick makes a
+The first command takes a run of the recipe `toy` for each seed, and makes those that are missing; --quick makes a
 short run of the debug recipe.
 """
 
@@ -29,21 +29,21 @@ from typing import get_args
 from benchmarks.experiments.runs import SHORT, finished_run, sparring_runs
 from benchmarks.report import arguments, write
 from configs.schema import Config
+from lab.problems import toy_problems
 from sandbox_workers.local import LocalSandbox
 from sparring.core.interfaces import SandboxKind
-from sparring.embedded.problems import embedded_problems
-from sparring.embedded.teaching import ensure_embedded
+from sparring.core.project_files import located
 from sparring.evaluation.intervals import interval, print_table
 from sparring.evaluation.league import CrossPlay, games_of_meeting, kill_rate, ratings, survival_rate
 from sparring.runtime.league import Effort, Member, meetings_of, read_config
 
 
 def generations(run: Path, config: Config) -> list[Member]:
-    """Returns the run's generations: before training, and at the end of each stage. The run must have the embedded
+    """Returns the run's generations: before training, and at the end of each stage. The run must have the toy
     recipe's models."""
     ends = [stage["step"] for stage in json.loads((run / "training_results.json").read_text())["stages"]]
     roles = list(config.policies)
-    found = [Member(name="before", models=ensure_embedded(roles, config.game, config.warm_start))]
+    found = [Member(name="before", models={role: located(config.policy(role).model) for role in roles})]
     for number, step in enumerate(ends, start=1):
         checkpoint = run / "checkpoints" / f"step_{step:06d}"
         found.append(Member(name=f"stage {number}", models={role: checkpoint / role for role in roles}))
@@ -54,7 +54,7 @@ async def play(run: Path, count: int, sandbox_kind: SandboxKind) -> tuple[list[s
     """Returns the names of the run's generations, and their meetings on `count` held-out problems."""
     config = read_config(run)
     found, effort = generations(run, config), Effort(problems=count)
-    problems = embedded_problems("held_out")[:count]
+    problems = toy_problems("held_out")[:count]
     with LocalSandbox(sandbox_kind, limits=config.sandbox_limits) as sandbox:
         meetings = await meetings_of(found, problems, config, effort, sandbox, lambda line: None)
     return [generation.name for generation in found], meetings
@@ -63,7 +63,7 @@ async def play(run: Path, count: int, sandbox_kind: SandboxKind) -> tuple[list[s
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument(
-        "--run", type=Path, action="append", metavar="DIR", help="finished, of the embedded models"
+        "--run", type=Path, action="append", metavar="DIR", help="finished, of the toy models"
     )
     parser.add_argument("--problems", type=int, default=120)
     parser.add_argument("--sandbox", choices=get_args(SandboxKind), default="auto")

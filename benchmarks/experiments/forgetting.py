@@ -21,10 +21,8 @@ from typing import Any
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.experiments.sparring import write_problems
 from benchmarks.report import arguments, write
-from configs.load import load_run
+from lab.grid_tasks import grid_problems, named, random_task
 from sparring.core.problem import Problem
-from sparring.embedded.grid_tasks import grid_problems, random_task
-from sparring.embedded.teaching import ensure_embedded
 from sparring.evaluation.intervals import interval, print_table
 from sparring.problems.grids import compact_description, to_problem
 from sparring.tracking.rows import read_rows
@@ -38,7 +36,6 @@ ARMS: dict[str, list[str]] = {
 }
 SHORT = ["--n-generator-steps", "2", "--evaluation.every", "1"]
 SHORT += ["--curriculum.problems-per-step", "2", "--curriculum.attempts", "2"]
-SHORT_WARM_START = ["--warm-start.generator-steps", "10"]
 
 
 def main() -> None:
@@ -48,25 +45,16 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     options = parser.parse_args()
     if not options.quick:
-        write(options.json, compare(options, HELD_OUT, [], []), {})
+        write(options.json, compare(options, HELD_OUT, []), {})
         return
     options.seeds, options.arms = [1], ["any_order"]
     with tempfile.TemporaryDirectory() as directory:
         options.output = Path(directory)
-        write(options.json, compare(options, 4, SHORT, SHORT_WARM_START), {})
+        write(options.json, compare(options, 4, SHORT), {})
 
 
-def compare(
-    options: argparse.Namespace, tasks: int, more: Sequence[str], warm_start: Sequence[str]
-) -> dict[str, Any]:
-    """Returns the figures by arm and prints the table.
-
-    Args:
-        more: arguments of every run.
-        warm_start: arguments of the model that all runs begin with.
-    """
-    config = load_run(["--config", "code_golf", *warm_start])[0].to_config()
-    (model,) = ensure_embedded(config.policies, config.game, config.warm_start).values()
+def compare(options: argparse.Namespace, tasks: int, more: Sequence[str]) -> dict[str, Any]:
+    """Returns the figures by arm and prints the table. more: arguments of every run."""
     train = write_problems(grid_problems("train"), options.output / "tasks.json")
     known = write_problems(fresh_tasks(tasks), options.output / f"{tasks}_known_tasks.json")
     words = [
@@ -74,8 +62,6 @@ def compare(
         str(train),
         "--problems.held-out.file",
         str(known),
-        "--generator-model",
-        str(model),
     ]
     words += ["--evaluation.problems", str(tasks), *in_one_process("code_golf"), *more]
     figures: dict[str, Any] = {}
@@ -106,11 +92,7 @@ def fresh_tasks(count: int) -> list[Problem]:
     """Returns tasks with known rules that are in neither the recipe nor its warm-up demonstrations."""
     rng, problems = Random("known rules, new grids"), []
     for task, programs in (random_task(rng) for _ in range(count)):
-        # a run does not train on a problem with the reference of a held-out one, but here the rules are to be the same
-        head, body = programs.verbose.split("\n", 1)
-        problem = to_problem(
-            task, hold_out_arc_gen=True, reference_solution=f"{head}\n    {task.id!r}\n{body}"
-        )
+        problem = to_problem(task, hold_out_arc_gen=True, reference_solution=named(programs.verbose, task))
         problems.append(replace(problem, description=compact_description(task)))
     return problems
 

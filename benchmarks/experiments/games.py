@@ -1,4 +1,4 @@
-"""What is learned in each game? Held-out scores of the embedded models of each recipe, at each evaluation, for several
+"""What is learned in each game? Held-out scores of the toy models of each recipe, at each evaluation, for several
 seeds.
 
     python -m benchmarks.experiments.games --output output/experiments [--games spiral_kuhn code_golf]

@@ -1,4 +1,4 @@
-"""Does sparring beat random tests if few inputs show a mistake? The default recipe is embedded:edges: its generator
+"""Does sparring beat random tests if few inputs show a mistake? The default recipe is toy:edges: its generator
 replaces the number of a condition, 100 to 999, by its neighbour, which shows only on inputs at that number or beside
 it.
 
@@ -24,9 +24,10 @@ from random import Random
 
 from benchmarks.experiments.sparring import FROZEN, STATIC, compare, on_files
 from benchmarks.report import arguments, write
-from sparring.embedded.grammar import Spec
-from sparring.embedded.problems import asserts, embedded_problems, embedded_specs
-from sparring.embedded.sampling import Input, bland_input, edge_input
+from lab.examples import models_as_options
+from lab.grammar import Spec
+from lab.problems import asserts, toy_problems, toy_specs
+from lab.sampling import Input, bland_input, edge_input
 
 ARMS = {
     "adversarial": [],
@@ -35,8 +36,8 @@ ARMS = {
     "random_12": STATIC,
     "random_96": STATIC,
     "near_12": STATIC,
-    "start_1": ["--warm-start.seed", "1"],
-    "start_2": ["--warm-start.seed", "2"],
+    "start_1": [],
+    "start_2": [],
 }
 TESTS: dict[str, tuple[Callable[[Spec, Random], Input], int]] = {
     "random_12": (bland_input, 12),
@@ -44,6 +45,8 @@ TESTS: dict[str, tuple[Callable[[Spec, Random], Input], int]] = {
     "near_12": (edge_input, 12),
 }
 """The function that draws an input, and the number of inputs per problem."""
+SEEDS = {"start_1": 1, "start_2": 2}
+"""The warm-up's seed for the models that an arm starts from; 0 for the others."""
 
 
 def main() -> None:
@@ -52,13 +55,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--arms", nargs="+", choices=sorted(ARMS), default=list(ARMS))
     options = parser.parse_args()
-    options.config, options.local = "embedded:edges", True
+    options.config, options.local = "toy:edges", True
     with tempfile.TemporaryDirectory() as directory:
         if options.quick:
             options.seeds, options.arms = options.seeds[:1], ["adversarial", "random_12"]
             options.output = Path(directory)
-        arms = {arm: [*ARMS[arm], *on_drawn_tests(arm, options)] for arm in options.arms}
+        arms = {arm: [*ARMS[arm], *on_drawn_tests(arm, options), *models_of(arm)] for arm in options.arms}
         write(options.json, *compare(options, arms))
+
+
+def models_of(arm: str) -> list[str]:
+    """Returns the arguments for an arm's models; none if they are the recipe's own."""
+    return models_as_options("edges", seed=SEEDS[arm]) if arm in SEEDS else []
 
 
 def on_drawn_tests(arm: str, options: argparse.Namespace) -> list[str]:
@@ -68,12 +76,10 @@ def on_drawn_tests(arm: str, options: argparse.Namespace) -> list[str]:
     draw, count = TESTS[arm]
     train = [
         replace(problem, baseline_tests=asserts(spec, [draw(spec, rng) for _ in range(count)]))
-        for problem, spec in zip(
-            embedded_problems("train", "large"), embedded_specs("train", "large"), strict=True
-        )
+        for problem, spec in zip(toy_problems("train", "large"), toy_specs("train", "large"), strict=True)
         for rng in (Random(f"{arm} {problem.id}"),)
     ]
-    return on_files(train, embedded_problems("held_out", "large"), arm, options)
+    return on_files(train, toy_problems("held_out", "large"), arm, options)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """When does sparring pay? A map over two questions: how many problems share a mistake, and how many of the mistakes the
-tests catch. The problems, their reasoning mistakes, programs, inputs and outputs are the embedded ones; the players are
+tests catch. The problems, their reasoning mistakes, programs, inputs and outputs are those of the toy problems; the players are
 tables, so that a run takes seconds: the map shows where to look with real models and does not replace them.
 
     python -m benchmarks.experiments.phase_diagram
 
-The generator has a probability for each of its misconceptions (sparring/embedded/misconceptions.py): one for all problems, one
+The generator has a probability for each of its misconceptions (lab/misconceptions.py): one for all problems, one
 per type of function, one per structure, or one per problem (SHARED). The discriminator has, per kind of function,
 probabilities of ways to draw an input (WAYS); at first most of the probability is on inputs on which hardly any mistake
 shows. Both learn by REINFORCE with the group's mean as baseline. Each step plays some problems: all programs against
@@ -16,7 +16,7 @@ in sparring, and four times as many; tests that come with the problem, the same 
 an oracle that tests every misconception that a problem can have. The tests that come with a problem are fewer than
 sparring's, so each of these arms has a second run with more programs per step, such that the number of test executions
 is equal. (The executions of the reference are not counted: sparring's 24 tests twice, the others' once.) Random inputs
-are drawn from 1 to 9, where the embedded problems' constants lie, or from -99 to 99 (RANGES), which seldom hits a
+are drawn from 1 to 9, where the toy problems' constants lie, or from -99 to 99 (RANGES), which seldom hits a
 boundary by chance; the discriminator has both, and the numbers in the problem's text.
 
 The score is the share of right programs on the training problems; a program is right if it is right on inputs that no
@@ -34,11 +34,11 @@ from random import Random
 from typing import Any
 
 from benchmarks.report import arguments, write
-from sparring.embedded.grammar import Kind, Op, Spec, code, structure
-from sparring.embedded.misconceptions import MISCONCEPTIONS, Misconception
-from sparring.embedded.problems import embedded_specs
-from sparring.embedded.sampling import Input, bland_input, edge_input
-from sparring.embedded.traces import weak_input
+from lab.grammar import Kind, Op, Spec, code, structure
+from lab.misconceptions import MISCONCEPTIONS, Misconception
+from lab.problems import toy_specs
+from lab.sampling import Input, bland_input, edge_input
+from lab.traces import weak_input
 from sparring.evaluation.intervals import Interval, interval, print_table
 
 ATTEMPTS, SUITES, TESTS = 8, 8, 3
@@ -48,7 +48,7 @@ PROBLEMS, PER_STEP, STEPS = 64, 16, 160
 RATES = 2.0, 2.0
 """Learning rates of the generator's and the discriminator's logits."""
 FLAWED, WEAK = 0.65, 0.95
-"""Initial probabilities, as in the recipe `embedded`: that of each possible mistake, and that of an input on which
+"""Initial probabilities, as in the recipe `toy`: that of each possible mistake, and that of an input on which
 hardly any mistake shows."""
 
 SHARED: dict[str, Callable[[Spec], Hashable]] = {
@@ -123,7 +123,7 @@ class Settings:
 
 def arms(numbers: range) -> dict[str, dict[str, Any]]:
     """Returns the settings of each arm by name."""
-    spec = embedded_specs("train")[0]
+    spec = toy_specs("train")[0]
     plain = {by: {"judged_by": by} for by in ("sparring", "frozen", "random", "oracle", *TESTERS)}
     more: dict[str, dict[str, Any]] = {
         "random, four times as many": {"judged_by": "random", "drawn": 4 * RUNS}
@@ -191,7 +191,7 @@ def softmax(logits: Sequence[float]) -> list[float]:
 class World:
     def __init__(self, settings: Settings, seed: int) -> None:
         self.settings, self.rng = settings, Random(f"{seed} {settings}")
-        specs = [spec for spec in embedded_specs("train") if biting(spec)]
+        specs = [spec for spec in toy_specs("train") if biting(spec)]
         self.specs = Random(f"problems {seed}").sample(specs, settings.problems)
         self.beliefs = Table([math.log(FLAWED / (1 - FLAWED))])
         rest = (1 - WEAK) / (len(WAYS) - 1)
@@ -285,7 +285,7 @@ def share_caught(tests: Callable[[Spec, Random, range], list[Input]], numbers: r
     """Returns the share of single mistakes that the tests catch, over the problems in which the mistake changes a
     result."""
     caught = []
-    for spec in embedded_specs("train"):
+    for spec in toy_specs("train"):
         rng, right = Random(f"caught {spec}"), function(spec)
         for m in biting(spec):
             wrong = function(m.distort(spec))

@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.report import arguments, write
+from lab.examples import models_as_options
 from sparring.evaluation.intervals import interval, print_table
 
 TAUGHT = (600, 2400, 9600)
@@ -29,7 +30,6 @@ SCALES = (2.0, 0.4)
 PLAYED = 40
 """Training steps of 16 topics x 8 programs, each of which is answered."""
 SHORT = ["--curriculum.problems-per-step", "4", "--curriculum.attempts", "4", "--evaluation.problems", "8"]
-SHORT += ["--warm-start.generator-steps", "10"]
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def compare(
     every = ["--evaluation.every", str(max(1, played // 4))]
     found: dict[str, list[float]] = {}
     for steps, scale, seed in product(taught, scales, seeds):
-        own = ["--warm-start.discriminator-steps", str(steps), "--seed", str(seed)]
+        own = [*models_as_options("prediction", discriminator_steps=steps), "--seed", str(seed)]
         own += ["--discriminator.learner.learning-rate-scale", str(scale)]
         given = [*in_one_process("output_prediction"), *schedule, *every, *own, *more]
         run = finished_run("output_prediction", f"prediction-{steps}-{scale}-seed{seed}", output, given)

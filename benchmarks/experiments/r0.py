@@ -1,7 +1,7 @@
 """Does R0's own setting learn, and in which stages? In it, the discriminator earns (1 - pass rate) * validity and no
 more, a suite of one valid test has full validity, and each stage is trained by itself, on its own tokens. It is
 compared with the same setting in which the tokens of all stages are trained at once; the recipe, which also pays for
-validity alone, is in experiments/sparring.py. Tests are inputs, since the embedded models are not trained to compute
+validity alone, is in experiments/sparring.py. Tests are inputs, since the toy models are not trained to compute
 outputs; and R0's asserts, for models that were (the arms r0_strict). For these arms, the share of valid asserts is
 counted, too: of those on inputs on which hardly any mistake shows, and of the others.
 
@@ -16,6 +16,7 @@ import ast
 import asyncio
 import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,10 +26,10 @@ from benchmarks.experiments.sparring import compare
 from benchmarks.report import arguments, write
 from configs.load import load_run
 from configs.schema import Config
-from sparring.embedded.problems import embedded_problems, embedded_specs
-from sparring.embedded.sampling import run_reference
-from sparring.embedded.teaching import ensure_embedded
-from sparring.embedded.traces import weak_input
+from lab.examples import models_as_options
+from lab.problems import toy_problems, toy_specs
+from lab.sampling import run_reference
+from lab.traces import weak_input
 from sparring.evaluation.intervals import print_table
 from sparring.evaluation.writing import write_suites
 from sparring.games.multistage.game import MultistageGame
@@ -38,14 +39,7 @@ _PROBLEMS, _SUITES = 100, 5
 """Number of problems on which asserts are counted, and of suites for each."""
 _EARNS = ["--game.rewards.validity-weight", "0", "--game.rewards.validity-slots", "1"]
 _STAGE = ["--credit.kind", "stage"]
-_STRICT = [
-    "--game.test-format",
-    "strict",
-    "--warm-start.discriminator-steps",
-    "9600",
-    "--warm-start.weak-suites",
-    "0.8",
-]
+_STRICT = ["--game.test-format", "strict"]
 ARMS: dict[str, list[str]] = {
     "r0": [*_EARNS, *_STAGE],
     "r0_all_stages": _EARNS,
@@ -60,22 +54,28 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     options = parser.parse_args()
-    options.local, options.config = True, "debug" if options.quick else "embedded"
+    options.local, options.config = True, "debug" if options.quick else "toy"
     with tempfile.TemporaryDirectory() as directory:
         if options.quick:
             options.seeds, options.arms, options.output = [1], ["r0"], Path(directory)
-        figures, ratios = compare(options, ARMS)
+        arms = {arm: ARMS[arm] + (strict_models() if "strict" in arm else []) for arm in options.arms}
+        figures, ratios = compare(options, arms)
         for arm in options.arms:
             if "strict" in arm:
-                figures[arm] |= asserts_of(arm, options)
+                figures[arm] |= asserts_of(arm, arms[arm], options)
     write(options.json, figures, ratios)
 
 
-def asserts_of(arm: str, options: argparse.Namespace) -> dict[str, list[float]]:
+def strict_models() -> list[str]:
+    """Returns the arguments for models whose discriminator was shown 16 times as many asserts, a fifth of them good."""
+    return models_as_options("toy", discriminator_steps=9600, weak_suites=0.8)
+
+
+def asserts_of(arm: str, given: Sequence[str], options: argparse.Namespace) -> dict[str, list[float]]:
     """Returns by seed, before and after training, for asserts on weak inputs and on others: the share of all asserts
     that they make up, and the share of valid ones among them."""
-    config = load_run(["--config", options.config, *ARMS[arm]])[0].to_config()
-    untrained = ensure_embedded(["discriminator"], config.game, config.warm_start)["discriminator"]
+    config = load_run(["--config", options.config, *given])[0].to_config()
+    untrained = Path(config.policy("discriminator").model)
     found: dict[str, list[float]] = {}
     for seed in options.seeds:
         trained = options.output / f"{arm}-seed{seed}" / "checkpoints" / "best" / "discriminator"
@@ -94,7 +94,7 @@ async def which_hold(directory: Path, config: Config, seed: int) -> dict[str, li
     """Returns by kind of input whether each assert that a discriminator writes for held-out problems is valid. Lines
     that are not such asserts are left out."""
     rules = MultistageRules.model_validate(config.game)
-    pairs = list(zip(embedded_problems("held_out"), embedded_specs("held_out"), strict=True))[:_PROBLEMS]
+    pairs = list(zip(toy_problems("held_out"), toy_specs("held_out"), strict=True))[:_PROBLEMS]
     async with writer(directory, "discriminator", config, seed) as discriminator:
         problems = [problem for problem, _ in pairs]
         suites = await write_suites(problems, discriminator, MultistageGame(rules), _SUITES, "asserts")

@@ -29,11 +29,11 @@ from typing import Any
 
 from benchmarks.experiments.runs import finished_run, results_of
 from benchmarks.experiments.sparring import FROZEN, STATIC
-from benchmarks.report import ROOT, arguments, write
+from benchmarks.report import arguments, write
 from sandbox_workers.local import LocalSandbox
 from sparring.core.play import GENERATOR
+from sparring.core.project_files import EXAMPLES, ROOT
 from sparring.core.verdict import Limits
-from sparring.embedded.teaching import SHIPPED
 from sparring.evaluation.intervals import print_table
 from sparring.games.program_scores import judge_programs
 from sparring.problems.formats import load_dataset
@@ -51,7 +51,7 @@ _LEARNING = ("sparring", "white_box")
 """Arms whose discriminator learns."""
 _QUARTERS = 4
 _OF_SUITES = ("validity", "kill_rate", "mutant_kill_rate", "verifier_accuracy", "line_coverage")
-EXAMPLES = ROOT / "sparring/problems/example_problems.json"
+PROBLEMS = ROOT / "sparring/problems/example_problems.json"
 
 
 def main() -> None:
@@ -89,10 +89,10 @@ def main() -> None:
 
 
 def shorten(options: argparse.Namespace, output: Path) -> None:
-    """Sets the options of a run that only checks that everything works: two steps of the embedded models on the example
+    """Sets the options of a run that only checks that everything works: two steps of the toy models on the example
     problems, in MBPP's format."""
     options.output, options.dataset = output, output / "mbpp.jsonl"
-    examples = json.loads(EXAMPLES.read_text())["problems"]
+    examples = json.loads(PROBLEMS.read_text())["problems"]
     rows = (  # MBPP's test part begins at 11, its training part at 601
         {
             "task_id": (11 if place < 2 else 601) + place,
@@ -103,7 +103,7 @@ def shorten(options: argparse.Namespace, output: Path) -> None:
         for place, of in enumerate(examples)
     )
     options.dataset.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    options.model = str(SHIPPED / "generator")
+    options.model = str(EXAMPLES / "toy" / "generator")
     options.arms, options.seeds, options.steps = ["sparring"], [1], 2
     options.max_tokens = options.suite_tokens = 16
     options.more = ["--curriculum.problems-per-step", "2", "--curriculum.attempts", "2", "--local"]

@@ -33,9 +33,9 @@ def finished_run(recipe: str, name: str, output: Path, arguments: Sequence[str] 
 
 
 def sparring_runs(seeds: Sequence[int], output: Path) -> list[Path]:
-    """Returns the runs of the recipe `embedded` that experiments/sparring.py compares with others. Missing runs are
+    """Returns the runs of the recipe `toy` that experiments/sparring.py compares with others. Missing runs are
     made."""
-    return [finished_run("embedded", f"adversarial-seed{n}", output, ["--seed", str(n)]) for n in seeds]
+    return [finished_run("toy", f"adversarial-seed{n}", output, ["--seed", str(n)]) for n in seeds]
 
 
 def in_one_process(recipe: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Does sparring cause the improvement, and does it beat static tests? The embedded recipe with both policies learning,
+"""Does sparring cause the improvement, and does it beat static tests? The recipe `toy` with both policies learning,
 with the discriminator frozen, and with GRPO in place of PPO; and without a discriminator: rewards from the problems'
 own four baseline tests, which catch 73% of single misconceptions, from three tests on random inputs, which catch 68%,
 or from twelve that share a blind spot: no input lies at a boundary (static_tests.py). Generator steps and samples are
@@ -21,10 +21,8 @@ from typing import Any
 
 from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of
 from benchmarks.report import arguments, write
-from configs.load import load_run
+from lab.problems import toy_problems, with_random_tests
 from sparring.core.problem import Problem
-from sparring.embedded.problems import embedded_problems, with_random_tests
-from sparring.embedded.teaching import ensure_embedded
 from sparring.evaluation.intervals import print_table
 
 FROZEN = ["--curriculum.frozen-players", "discriminator"]
@@ -46,12 +44,12 @@ KEYS, AT = ("generator_pass_rate", "test_validity", "kill_rate"), ("before", "af
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--output", type=Path, default=Path("output/experiments"))
-    parser.add_argument("--config", help="default: embedded, with --quick debug")
+    parser.add_argument("--config", help="default: toy, with --quick debug")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--local", action="store_true", help="in one process each, not on Ray")
     parser.add_argument("--arms", nargs="+", choices=sorted(ARMS), default=list(ARMS))
     options = parser.parse_args()
-    options.config = options.config or ("debug" if options.quick else "embedded")
+    options.config = options.config or ("debug" if options.quick else "toy")
     if not options.quick:
         write(options.json, *compare(options, ARMS))
         return
@@ -98,8 +96,8 @@ def run(arm: str, words: Sequence[str], seed: int, options: argparse.Namespace) 
     arguments = ["--seed", str(seed), *words]
     if arm in _RANDOM_TESTS:
         count, at_boundaries = _RANDOM_TESTS[arm]
-        train = with_random_tests(embedded_problems("train"), count, at_boundaries)
-        arguments += on_files(train, embedded_problems("held_out"), f"{count}_random_tests", options)
+        train = with_random_tests(toy_problems("train"), count, at_boundaries)
+        arguments += on_files(train, toy_problems("held_out"), f"{count}_random_tests", options)
     arguments += in_one_process(options.config) if options.local else []
     arguments += SHORT if options.quick else []
     return results_of(finished_run(options.config, f"{arm}-seed{seed}", options.output, arguments))
@@ -108,13 +106,10 @@ def run(arm: str, words: Sequence[str], seed: int, options: argparse.Namespace) 
 def on_files(
     train: Sequence[Problem], held_out: Sequence[Problem], name: str, options: argparse.Namespace
 ) -> list[str]:
-    """Returns the arguments for the recipe's models on these problems."""
+    """Returns the arguments for runs on these problems."""
     files = [write_problems(train, options.output / f"{name}.json")]
     files += [write_problems(held_out, options.output / "held_out.json")]
-    config = load_run(["--config", options.config])[0].to_config()
-    models = ensure_embedded(config.policies, config.game, config.warm_start)
-    problems = ["--problems-file", str(files[0]), "--problems.held-out.file", str(files[1])]
-    return [*problems, *(word for role in models for word in (f"--{role}-model", str(models[role])))]
+    return ["--problems-file", str(files[0]), "--problems.held-out.file", str(files[1])]
 
 
 def write_problems(problems: Iterable[Problem], file: Path) -> Path:

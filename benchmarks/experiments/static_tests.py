@@ -1,4 +1,4 @@
-"""How many single mistakes do static tests catch? For each embedded training problem, each misconception that changes
+"""How many single mistakes do static tests catch? For each toy training problem, each misconception that changes
 its results is tested with the problem's own kind of baseline tests and with tests on random inputs.
 
     python -m benchmarks.experiments.static_tests
@@ -8,17 +8,17 @@ from collections.abc import Callable
 from random import Random
 
 from benchmarks.report import arguments, publish
-from sparring.embedded.grammar import Spec
-from sparring.embedded.misconceptions import misconceive
-from sparring.embedded.problems import embedded_specs
-from sparring.embedded.sampling import Input, bland_input, edge_input, run_reference
+from lab.grammar import Spec
+from lab.misconceptions import misconceive
+from lab.problems import toy_specs
+from lab.sampling import Input, bland_input, edge_input, run_reference
 
 Tests = Callable[[Spec, Random], list[Input]]
 
 
 def main() -> None:
     options = arguments(__doc__).parse_args()
-    specs = embedded_specs("train")[: 60 if options.quick else 300]
+    specs = toy_specs("train")[: 60 if options.quick else 300]
     figures: dict[str, float] = {}
     arms: dict[str, Tests] = {
         "three random and one edge (a problem's baseline tests)": lambda s, r: [

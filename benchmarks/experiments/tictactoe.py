@@ -28,12 +28,13 @@ from benchmarks.experiments.kuhn import DECAY, SNAPSHOT_EVERY
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.report import arguments, write
 from configs.load import load_run
+from lab.boards import lesson
+from lab.examples import MADE
+from lab.lessons import Demonstration
+from lab.model import build_model, build_tokenizer
+from lab.supervised import train_supervised
 from learners.advantages.rae import RoleBaselines
 from sparring.core.interfaces import Message, PromptFormat
-from sparring.embedded.boards import lesson
-from sparring.embedded.lessons import Demonstration
-from sparring.embedded.model import build_model, build_tokenizer
-from sparring.embedded.supervised import train_supervised
 from sparring.evaluation.intervals import intervals, print_table
 from sparring.games.boards.positions import TicTacToe, best_moves
 from sparring.games.boards.rules import TicTacToeRules
@@ -53,7 +54,6 @@ RECIPE = "spiral_tictactoe"
 SCORES = ("win_vs_random", "draw_vs_minimax", "illegal")
 SHORT = ["--n-generator-steps", "1", "--evaluation.every", "1", "--evaluation.problems", "4"]
 SHORT += ["--curriculum.problems-per-step", "2", "--curriculum.attempts", "2"]
-SHORT_WARM_START = ["--warm-start.generator-steps", "10"]
 OPPONENT = {"random": lambda state: state.legal_moves, "minimax": best_moves}
 
 
@@ -227,13 +227,14 @@ def taught(steps: int, output: Path) -> Path:
     if not directory.is_dir():
         config = load_run(["--config", RECIPE])[0].to_config()
         assert isinstance(config.game, TicTacToeRules)
-        texts = lesson(config.game, "generator", config.warm_start).texts
+        warm_up = MADE["tictactoe"].warm_up
+        texts = lesson(config.game, "generator", warm_up).texts
         tokenizer = build_tokenizer(texts, MARKER_TOKENS, PAD, END)
         style, rng = format_for(tokenizer), Random("a player who makes no mistakes")
         model = build_model(tokenizer, seed=0)
         settings = {
-            "batch_size": config.warm_start.batch_size,
-            "learning_rate": config.warm_start.learning_rate,
+            "batch_size": warm_up.batch_size,
+            "learning_rate": warm_up.learning_rate,
         }
         torch.set_num_threads(1)
         train_supervised(model, lambda: demonstration(style, rng), steps=steps, **settings)
@@ -244,20 +245,13 @@ def taught(steps: int, output: Path) -> Path:
     return directory
 
 
-def compare_models(
-    seeds: Sequence[int], shown: int, output: Path, more: Sequence[str], warm_start: Sequence[str]
-) -> dict[str, Any]:
+def compare_models(seeds: Sequence[int], shown: int, output: Path, more: Sequence[str]) -> dict[str, Any]:
     """Returns the held-out scores by step, of the recipe's model and of the one that was trained on perfect play.
-    Prints the table.
-
-    Args:
-        more: arguments of every run.
-        warm_start: further arguments of the runs that begin with the recipe's model.
-    """
+    Prints the table. more: arguments of every run."""
     figures: dict[str, Any] = {}
     rows: list[list[object]] = []
     for batches in (0, shown):
-        model = ["--generator-model", str(taught(batches, output))] if batches else warm_start
+        model = ["--generator-model", str(taught(batches, output))] if batches else []
         given = [*in_one_process(RECIPE), *model, *more]
         name = f"tictactoe-from-{batches}"
         runs = [
@@ -283,11 +277,11 @@ def main() -> None:
     if not options.quick:
         options.output.mkdir(parents=True, exist_ok=True)
         figures = compare_tables(options.seeds, RATES, TIMES)
-        write(options.json, figures | compare_models(options.seeds, SHOWN, options.output, [], []), {})
+        write(options.json, figures | compare_models(options.seeds, SHOWN, options.output, []), {})
         return
     with tempfile.TemporaryDirectory() as directory:
         figures = compare_tables([1], RATES[:1], TIMES[:1])
-        write(options.json, figures | compare_models([1], 3, Path(directory), SHORT, SHORT_WARM_START), {})
+        write(options.json, figures | compare_models([1], 3, Path(directory), SHORT), {})
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Does a discriminator that sees the program which it is to break (game.attack program) break more programs, and does
-the generator learn more by it? The embedded recipe with suites that are written against the problem, as in the recipe,
+the generator learn more by it? The recipe `toy` with suites that are written against the problem, as in the recipe,
 and against one program each; both have eight suites while the discriminator is frozen, so that programs are judged by
 equally many tests. Steps and samples are equal; the initial generator and the hidden tests on held-out problems are the
 same; there are several seeds.
@@ -28,15 +28,16 @@ from typing import Any
 from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of, writer
 from benchmarks.report import arguments, write
 from configs.load import load_run
+from lab.examples import MADE
+from lab.grammar import Spec
+from lab.problems import toy_problems, toy_specs
+from lab.sampling import bland_input, edge_input
+from lab.traces import flawed_trace
 from sandbox_workers.local import LocalSandbox
 from sparring.core.interfaces import Sandbox
 from sparring.core.play import DISCRIMINATOR
 from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
-from sparring.embedded.grammar import Spec
-from sparring.embedded.problems import embedded_problems, embedded_specs
-from sparring.embedded.sampling import bland_input, edge_input
-from sparring.embedded.traces import flawed_trace
 from sparring.evaluation.intervals import interval, print_table
 from sparring.evaluation.mutants import Mutant, non_equivalent, seeded_bugs
 from sparring.games.multistage.game import MultistageGame
@@ -79,7 +80,7 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", choices=sorted(ARMS), default=list(ARMS))
     parser.add_argument("--problems", type=int, default=60, help="held-out ones that are attacked")
     options = parser.parse_args()
-    options.config = "debug" if options.quick else "embedded"
+    options.config = "debug" if options.quick else "toy"
     if not options.quick:
         write(options.json, asyncio.run(compare(options)), {})
         return
@@ -91,7 +92,7 @@ def main() -> None:
 
 async def compare(options: argparse.Namespace) -> dict[str, Any]:
     """Makes the runs, prints the tables and returns the figures."""
-    more = [*SHORT, "--warm-start.discriminator-steps", "10"] if options.quick else EIGHT
+    more = SHORT if options.quick else EIGHT
     runs = {
         arm: [
             finished_run(
@@ -123,7 +124,7 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
     config = load_run(["--config", options.config])[0].to_config()
     rules = MultistageRules.model_validate(config.game)
     with LocalSandbox("auto", limits=rules.sandbox_limits) as sandbox:
-        targets = await make_targets(options.problems, config.warm_start.misconceptions, rules, sandbox)
+        targets = await make_targets(options.problems, MADE["toy"].warm_up.misconceptions, rules, sandbox)
         known = {kind: sum(len(target.wrong[kind]) for target in targets) for kind in targets[0].wrong}
         print(f"{known} wrong programs for {len(targets)} problems")
         figures["attacked"] = known | {"problems": len(targets)}
@@ -170,7 +171,7 @@ async def make_targets(
             choosing=[bug.source for bug in bugs[1::2]],
         )
 
-    pairs = zip(embedded_problems("held_out"), embedded_specs("held_out"), strict=True)
+    pairs = zip(toy_problems("held_out"), toy_specs("held_out"), strict=True)
     return await asyncio.gather(*(target(problem, spec) for problem, spec in list(pairs)[:count]))
 
 

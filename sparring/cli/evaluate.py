@@ -2,7 +2,7 @@
 
     python -m sparring evaluate --dataset mbpp.jsonl --format mbpp --split test --policy output/RUN
     python -m sparring evaluate --dataset mbpp.jsonl --format mbpp --policy reference --json rates.json
-    python -m sparring evaluate --dataset embedded --discriminator output/RUN
+    python -m sparring evaluate --discriminator output/RUN
     python -m sparring evaluate --dataset mbpp.jsonl --format mbpp --discriminator baseline
 
 A generator writes one program for each problem greedily, and with --samples further ones. They are judged on the
@@ -26,7 +26,6 @@ from typing import Any
 
 from actors.settings import ENGINES
 from configs.evaluate import ARMS, FIXED, OWN_TESTS, EvaluateOptions
-from configs.sections import EMBEDDED
 from sandbox_workers.local import LocalSandbox
 from sparring.core.commands import plain_endings
 from sparring.core.episode import Trajectory
@@ -36,8 +35,6 @@ from sparring.core.play import DISCRIMINATOR, GENERATOR
 from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
 from sparring.core.verdict import Limits, Status
-from sparring.embedded.problems import embedded_problems
-from sparring.embedded.settings import WarmStartSettings
 from sparring.evaluation.best_of import choice_scores, sampled_programs
 from sparring.evaluation.coverage import Coverage, coverage
 from sparring.evaluation.mutants import mutants, non_equivalent, seeded_bugs
@@ -59,6 +56,7 @@ from sparring.problems.shown_tests import with_shown_tests
 from sparring.runtime.hardware import of_engine
 from sparring.runtime.logs import quiet_logs
 from sparring.runtime.model import Model, find_policy, loaded, open_model, program_game, room_for, suite_game
+from sparring.runtime.problem_sets import load_splits
 from sparring.tracking.progress import counter
 from sparring.tracking.rows import write_json
 from sparring.tracking.run_record import versions
@@ -79,6 +77,8 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
         key, role = ("--policy", GENERATOR) if settings.policy else ("--discriminator", DISCRIMINATOR)
         model = open_model(find_policy(name, role, key), key)
     problems = _problems(settings, model)
+    if settings.dataset is None:
+        settings = settings.model_copy(update={"dataset": f"held-out problems of {name}"})
     if settings.policy and (bare := next((p for p in problems if not p.evaluation_tests), None)) is not None:
         raise SparringError(
             f"{settings.dataset}: problem {bare.id} has no tests, by which programs could be judged; give --discriminator"
@@ -86,7 +86,7 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
     if model is not None:
         if note := model.note(problems):
             print(note, flush=True)
-        chosen = of_engine(settings.device, settings.dtype, exact_on_cpu=model.is_embedded)
+        chosen = of_engine(settings.device, settings.dtype, exact_on_cpu=model.is_toy)
         settings = settings.model_copy(update=chosen)
     limits = settings.limits
     if model is None:
@@ -116,11 +116,12 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
 
 
 def _problems(settings: EvaluateOptions, model: Model | None) -> list[Problem]:
-    if settings.dataset == EMBEDDED:
-        taught = WarmStartSettings() if model is None else model.taught
-        problems = embedded_problems("held_out", taught.numbers)
-    else:
+    if settings.dataset is not None:
         problems = load_written(settings.dataset, settings)
+    elif model is None or (config := model.config) is None or "problems" not in config.game.uses:
+        raise SparringError("--dataset is missing: the model is of no run with held-out problems")
+    else:
+        problems = load_splits(config)[1]
     return with_shown_tests(problems[: settings.problems], settings.shown_tests)
 
 

@@ -96,7 +96,6 @@ def export_tests(options: argparse.Namespace) -> None:
         (problem, new) for problem in train if (new := _without_own(problem, killing.get(problem.id, {})))
     ]
     tests = sum(len(new) for _, new in found)
-    source = "the embedded problems" if config.problems.kind == "embedded" else config.problems.file
     with whole_or_not_at_all(options.to) as draft:
         with (draft / "train.jsonl").open("w", encoding="utf-8") as lines:
             lines.writelines(json.dumps(row_of(problem, new)) + "\n" for problem, new in found)
@@ -107,7 +106,7 @@ def export_tests(options: argparse.Namespace) -> None:
             tests=tests,
             problems=len(found),
             least=options.least_kills,
-            source=Path(source).name,
+            source=Path(config.problems.file).name,
         )
         (draft / "README.md").write_text(card, "utf-8")
     print(f"{options.to}: {tests} tests of {len(found)} of {len(train)} problems")

@@ -17,10 +17,10 @@ from sandbox_workers.local import LocalSandbox
 from sparring.core.commands import plain_endings
 from sparring.core.errors import SparringError
 from sparring.games.programs.game import SolverGame
+from sparring.problems.formats import load_dataset
 from sparring.problems.references import judge_references
 from sparring.runtime.logs import quiet_logs
-from sparring.runtime.problem_sets import without_failing
-from sparring.serving.environment_problems import environment_problems
+from sparring.runtime.problem_sets import playable, without_failing
 from sparring.web.service import run
 
 
@@ -41,9 +41,8 @@ def serve(options: OpenEnvOptions) -> None:
         from sparring.serving.openenv import environments
     except ModuleNotFoundError as error:
         raise SparringError(f"{error}: pip install openenv") from None
-    problems = environment_problems(
-        options.dataset, options.format, options.fields, options.split, options.game
-    )
+    problems = load_dataset(options.dataset, options.format, fields=options.fields, split=options.split)
+    problems = playable(problems, options.dataset, options.game, leave_out=True)
     limits = game.rules.sandbox_limits
     with LocalSandbox(options.sandbox, slots=options.slots, limits=limits) as sandbox:
         print(sandbox.description, flush=True)

@@ -70,7 +70,7 @@ def solve(settings: SolveOptions) -> dict[str, Any]:
     if settings.best_of > 1 and discriminator is None:
         raise SparringError(f"--best-of: {generator} comes with no discriminator; give --discriminator")
     model = open_model(generator, "--checkpoint")
-    chosen = of_engine(settings.device, settings.dtype, exact_on_cpu=model.is_embedded)
+    chosen = of_engine(settings.device, settings.dtype, exact_on_cpu=model.is_toy)
     settings = settings.model_copy(update=chosen)
     check_writes_programs(f"--checkpoint {generator}", model)
     tester = None

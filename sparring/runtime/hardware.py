@@ -25,7 +25,7 @@ driver reports for the smallest GPU, in GiB (a "24 GB" card has a little less th
     model (auto)                     1.5B      1.5B          3B       3B, of Qwen2.5-Coder-Instruct
 
 On a CPU, engine.dtype, adapter and kv_cache_mb, and the learner's precision, gradient_checkpointing and microbatch_tokens,
-follow from the processor and the free memory, except for the embedded model (sparring/runtime/host_plan.py). With
+follow from the processor and the free memory, except for tiny models (sparring/runtime/host_plan.py). With
 learner.lora_if_needed a policy is tuned in the first of these ways that fits into memory: all weights; LoRA; on a GPU
 without fsdp also LoRA with offload all.
 
@@ -48,10 +48,8 @@ from pydantic import ValidationError
 from actors.settings import MAX_NUM_SEQS
 from configs.layers import leaves, nested
 from configs.schema import Config
-from configs.sections import EMBEDDED
 from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings, LoraSettings, NoKl
 from sparring.core.evaluation import EVALUATION_PROBLEMS
-from sparring.embedded.teaching import SHIPPED
 from sparring.runtime import host_plan, memory_plan, placement
 from sparring.runtime.placement import Node
 
@@ -176,8 +174,8 @@ def _cpu_has_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 
 def of_engine(device: str, dtype: str | None, *, exact_on_cpu: bool = True) -> dict[str, str]:
     """Returns `device` and `dtype` of an engine outside of a run. If one is "auto" or None, it is chosen for this
-    machine. exact_on_cpu: whether float32 is chosen on a CPU even if the processor computes in bfloat16, as for the
-    embedded models, which bfloat16 makes no faster."""
+    machine. exact_on_cpu: whether float32 is chosen on a CPU even if the processor computes in bfloat16, as for toy
+    models, which bfloat16 makes no faster."""
     hardware = detect()
     device = hardware.device if device == "auto" else device
     halves = hardware.bf16 if device == "cuda" else hardware.cpu_bf16 and not exact_on_cpu
@@ -375,11 +373,12 @@ def _choices(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str,
     suited |= of_policies
     if on_gpu:
         suited |= _by_memory(settled(config, left_open(suited)), hardware, shape_of)
-    elif any(config.policy(role).model != EMBEDDED for role in config.policies):
+    else:
         open_yet = [key for key in left_open(suited) if key.split(".")[-1] in host_plan.CHOSEN]
         so_far = {key: value for key, value in left_open(suited).items() if key not in open_yet}
         given_model = settled(config, so_far)
-        if shapes := shapes_of(given_model, shape_of):
+        shapes = shapes_of(given_model, shape_of)
+        if shapes and not all(shape.is_tiny for shape in shapes.values()):
             suited |= host_plan.choose(given_model, shapes, hardware.host_bytes, hardware.cpu_bf16)
     return left_open(suited)
 
@@ -412,14 +411,9 @@ def shapes_of(
 
 
 def known_shapes(config: Config, shape_of: ShapeOf = memory_plan.shape_of) -> dict[str, memory_plan.Shape]:
-    """Returns the shapes of the policies' models by role, without models whose config cannot be read. An embedded model
-    that is not made yet has the shape of the shipped one."""
-    found = {}
-    for role in config.policies:
-        model = config.policy(role).model
-        if (shape := shape_of(str(SHIPPED / "generator") if model == EMBEDDED else model)) is not None:
-            found[role] = shape
-    return found
+    """Returns the shapes of the policies' models by role, without models whose config cannot be read."""
+    shapes = {role: shape_of(config.policy(role).model) for role in config.policies}
+    return {role: shape for role, shape in shapes.items() if shape is not None}
 
 
 def _of_learner(settings: LearnerSettings, hardware: Hardware, on_gpu: bool) -> dict[str, Any]:

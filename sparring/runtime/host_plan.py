@@ -4,7 +4,7 @@ before anything loads.
 The figure is the peak, which is during an update: what learners hold, the gradients, activations and logits of those that
 update at the same time, the engines' weights and caches, the object store and the processes themselves. Not counted are the
 keys and values of an engine of kind transformers. The constants below were fitted to two runs (a 0.5B by LoRA, the recipe
-embedded), so they are estimates; docs/hardware.md compares three other runs with them. The last twentieth of the memory stays free: if it is taken, Ray's monitor kills the process
+toy), so they are estimates; docs/hardware.md compares three other runs with them. The last twentieth of the memory stays free: if it is taken, Ray's monitor kills the process
 that holds most.
 """
 

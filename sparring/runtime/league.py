@@ -36,7 +36,7 @@ from sparring.games.rules import SEATS
 from sparring.runtime.hardware import detect
 from sparring.runtime.model import loaded, open_model
 from sparring.runtime.problem_sets import load_splits
-from sparring.runtime.start import STARTED_FROM, make_embedded_models, starting_models
+from sparring.runtime.start import STARTED_FROM, starting_models
 
 FILE = "league.json"
 Say = Callable[[str], None]
@@ -82,7 +82,6 @@ def members_of(run: Path, config: Config) -> list[Member]:
         models: Mapping[str, str | Path] = {role: began / role for role in config.policies}
     else:
         models = starting_models(config)
-        make_embedded_models(config, {role: str(model) for role, model in models.items()})
     found = [Member(name="before", models=models)]
     for step in steps:
         name = f"step {int(step.name.removeprefix('step_'))}"

@@ -78,6 +78,11 @@ class Shape:
     """Number of attention heads."""
     key_heads: int
 
+    @property
+    def is_tiny(self) -> bool:
+        """Whether the processes around the model take far more memory than the model."""
+        return self.parameters < 10**8
+
 
 def shape_of(model: str) -> Shape | None:
     """Returns the shape of a model, given by any name that find_model takes, or None if its config cannot be read. Only

@@ -1,7 +1,6 @@
 """Finds and checks models that are used outside of a run (evaluation, solving, serving), and determines how they are
 prompted."""
 
-import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,18 +8,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from actors.settings import EngineSettings
 from configs.load import read_recipe, recipe_path
 from configs.schema import Config
-from configs.sections import EMBEDDED
 from learners.checkpoints import ADAPTER, base_of
 from sparring.core.errors import SparringError
 from sparring.core.interfaces import PromptFormat
 from sparring.core.play import GENERATOR
 from sparring.core.problem import Problem
-from sparring.embedded.catalogue import describe_model, function_of
-from sparring.embedded.settings import WarmStartSettings
-from sparring.embedded.teaching import SHIPPED, WARM_STARTS
+from sparring.core.project_files import is_example, located
 from sparring.evaluation.writing import PolicyWriter, ProgramGame, SuiteGame
 from sparring.games import USUAL, GameRules, at_one_go, in_stages
 from sparring.games.multistage.rules import MultistageRules
@@ -29,8 +27,8 @@ from sparring.games.prompts import TaggedFormat, format_for
 from sparring.games.rules import Rules
 from sparring.runtime.architectures import unknown_to_vllm
 from sparring.runtime.start import end_token_ids, find_model, load_tokenizer
-from sparring.tracking.model_card import read_embedded
-from sparring.tracking.runs import find_run, read_section
+from sparring.tracking.model_card import describe_toy, read_toy
+from sparring.tracking.runs import find_run, of_another_version, read_section
 
 _MAX_TOKENS = 512
 _LEAST_ROOM = 32
@@ -59,11 +57,12 @@ class Model:
         return self.run.get("game") or {}
 
     @property
-    def taught(self) -> WarmStartSettings:
-        """Returns how the embedded models of its run were made. Raises SparringError as `rules` does."""
-        if not self.run:
-            return WarmStartSettings()
-        return read_section(WarmStartSettings, self.run, "warm_start", _run_directory(self.path))
+    def config(self) -> Config | None:
+        """Returns the parsed config of its run, or None if it has no run. Raises SparringError as `rules` does."""
+        try:
+            return Config.model_validate(self.run) if self.run else None
+        except ValidationError as error:
+            raise of_another_version(_run_directory(self.path), str(error.errors()[0]["msg"])) from None
 
     @property
     def rules(self) -> Rules | None:
@@ -77,7 +76,7 @@ class Model:
         markers."""
         if self.run:
             return self.rules is not None and "stages" in self.rules.uses
-        return self.is_embedded
+        return self.is_toy
 
     @property
     def usual_stages(self) -> str:
@@ -89,30 +88,37 @@ class Model:
         return "all" if not self.run or self.knows_stages else "none"
 
     def note(self, problems: Sequence[Problem] = ()) -> str:
-        """Returns a text that says what an embedded model is, names a problem that it can solve, and warns of problems
-        that ask for another function than it writes. Empty for other models."""
-        if not self.is_embedded:
+        """Returns a text that says what a toy model is, names a problem that it can solve, and warns of problems that ask
+        for another function than it writes. Empty for other models."""
+        if not self.is_toy:
             return ""
-        known = self.run.get("warm_start") or self._exported
-        kind = self.game.get("kind") or known.get("game")
-        said, function = describe_model(kind, known.get("numbers", "small")), function_of(kind)
+        description, function = describe_toy(self._toy), self._toy.get("function", "f")
         other = next((p.entry_point for p in problems if p.is_function and p.entry_point != function), None)
-        return f"{said} Its function is always called {function}, not {other}." if other else said
+        return (
+            f"{description} Its function is always called {function}, not {other}." if other else description
+        )
 
     @property
     def max_tokens(self) -> int:
         """Returns the maximum length of a turn in its run, in tokens, or a default."""
-        return (self.run.get(Path(self.path).name) or self._exported).get("max_tokens", _MAX_TOKENS)
+        return (self._settings or self._toy).get("max_tokens", _MAX_TOKENS)
 
     @property
-    def is_embedded(self) -> bool:
-        """Whether it is one of the tiny models that the project makes for itself: only these have marker tokens."""
+    def is_toy(self) -> bool:
+        """Whether it is a toy model of the project: only these have marker tokens."""
         return isinstance(self.style(), TaggedFormat)
 
     @property
-    def _exported(self) -> Mapping[str, Any]:
-        """Returns the content of an embedded model's card, if it has one; empty for other models."""
-        return read_embedded(Path(self.path)) if self.is_embedded else {}
+    def _settings(self) -> Mapping[str, Any]:
+        """Returns the policy's section of its run's config; empty if it has no run."""
+        return self.run.get(Path(self.path).name) or {}
+
+    @property
+    def _toy(self) -> Mapping[str, Any]:
+        """Returns what a toy model's card, or that of the model that its run started from, says of it; empty for other
+        models."""
+        start = self._settings.get("model")
+        return read_toy(Path(self.path)) or (read_toy(located(start)) if start else {})
 
 
 def open_model(name: str, key: str) -> Model:
@@ -142,11 +148,10 @@ def _is_model(directory: Path) -> bool:
 
 
 def _run_of(checkpoint: Path) -> dict[str, Any]:
-    """Returns the config in RUN/config.yaml for RUN/checkpoints/NAME/ROLE, or, for a shipped model, that of the recipe
-    that it is for; empty if there is neither. Raises ConfigError if the config cannot be read."""
-    if checkpoint.parent.parent == WARM_STARTS:
-        recipe = json.loads((checkpoint.parent / "made_from.json").read_text("utf-8"))["recipe"]
-        return Config.model_validate(read_recipe(*recipe_path(recipe))).model_dump(mode="json")
+    """Returns the config in RUN/config.yaml for RUN/checkpoints/NAME/ROLE, or, for a model in sparring/examples, that of the
+    recipe that it is for; empty if there is neither. Raises ConfigError if the config cannot be read."""
+    if is_example(checkpoint) and (toy := read_toy(checkpoint)):
+        return Config.model_validate(read_recipe(*recipe_path(toy["recipe"]))).model_dump(mode="json")
     file = _run_directory(checkpoint) / "config.yaml"
     if checkpoint.parent.parent.name != "checkpoints" or not file.is_file():
         return {}
@@ -162,12 +167,12 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
     """Returns (generator, discriminator or None).
 
     Args:
-        name: a run, whose best checkpoint is taken (None: the latest run in `output`), a checkpoint, "embedded" (the
-            embedded models as they were before play), a directory in Hugging Face format, or a hub id
+        name: a run, whose best checkpoint is taken (None: the latest run in `output`), a checkpoint (or another directory
+            with a directory for each policy), a directory in Hugging Face format, or a hub id
 
     Raises SparringError if there is no run, or the run has no checkpoint.
     """
-    run = Path(name).expanduser() if name is not None else find_run(None, output)
+    run = located(name) if name is not None else find_run(None, output)
     if (run / "metrics.jsonl").is_file():
         best = run / "checkpoints" / "best"
         steps = sorted((run / "checkpoints").glob("step_*"))
@@ -175,7 +180,7 @@ def find_policies(name: str | None, output: Path) -> tuple[str, str | None]:
             raise SparringError(f"{run}: this run has no checkpoint yet; give another model")
         checkpoint = best if best.is_dir() else steps[-1]
     else:
-        checkpoint = SHIPPED if name == EMBEDDED else run
+        checkpoint = run
     roles = {path.name: str(path) for path in sorted(checkpoint.glob("*")) if _is_model(path)}
     if not roles:  # one model
         return name or str(run), None

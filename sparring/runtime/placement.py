@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 from configs.schema import Config
-from configs.sections import EMBEDDED
 from sparring.core.errors import SparringError
 
 UNIT = 10_000
@@ -100,7 +99,7 @@ def learner_groups(config: Config) -> list[tuple[str, ...]]:
 def share_backbone(config: Config, one: str, other: str) -> bool:
     """Returns whether the learners of two policies tune adapters of the same model, which they hold once."""
     policies = config.policy(one), config.policy(other)
-    return policies[0].model == policies[1].model != EMBEDDED and policies[0].learner.shares_backbone_with(
+    return policies[0].model == policies[1].model and policies[0].learner.shares_backbone_with(
         policies[1].learner
     )
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from actors.settings import KV_CACHE_MB
 from configs.schema import Config
-from configs.sections import EMBEDDED
 from learners.checkpoints import CheckpointError, base_of
 from learners.mirror import Mirror
 from sandbox_workers.backends import choose_backend
@@ -128,8 +127,6 @@ def _models(config: Config, start: Start) -> list[str]:
         policy = config.policy(role)
         size = parameters(start.models[role])
         known = f"{size / 1e6:.1f}M parameters" if size else "not on this machine yet"
-        if policy.model == EMBEDDED and not size:
-            known = "will first be trained on demonstrations, once; takes some minutes"
         tuning = f"LoRA of rank {policy.learner.lora.rank}" if policy.learner.lora else "full fine-tuning"
         lines.append(
             f"{role}: {policy.model} ({known}), engine {policy.engine.kind}, {tuning}, advantages by {policy.learner.estimator.kind}"
@@ -142,7 +139,7 @@ def _rates(config: Config, start: Start) -> Iterator[str]:
     for role in config.policies:
         policy, rate = config.policy(role), config.policy_learning_rate(role)
         most = _LORA_RATE if policy.learner.lora else _RATE
-        if policy.model != EMBEDDED and (parameters(start.models[role]) or math.inf) > _TINY and rate > most:
+        if (parameters(start.models[role]) or math.inf) > _TINY and rate > most:
             yield (
                 f"{role}: a learning rate of {rate:g} is for models of a million parameters, and is likely to "
                 f"ruin a larger one; --learning-rate {most / 5:g} or less is usual"
@@ -168,7 +165,7 @@ def _engines(config: Config, start: Start) -> Look:
 def _architectures(config: Config, start: Start) -> Look:
     for role in config.policies:
         policy, model = config.policy(role), start.models[role]
-        if policy.model == EMBEDDED or policy.engine.kind != "vllm":
+        if policy.engine.kind != "vllm":
             continue
         if architecture := unknown_to_vllm(model):
             return None, (
@@ -292,8 +289,7 @@ def _memory(config: Config, start: Start) -> Look:
     if have is None or _joins(config):
         return line, None
     line = f"{line}; {have / _GIB:.1f} GiB may be taken"
-    # for models as small as the embedded ones, the figure is mostly that of the processes, and rough
-    if needed <= have or max(shape.parameters for shape in shapes.values()) < _TINY:
+    if needed <= have or all(shape.is_tiny for shape in shapes.values()):  # then the figure is rough
         return line, None
     ways = "; or ".join([*islice(start.ways_out(), 3), "smaller models", "a GPU (--device cuda)"])
     return line, (
@@ -322,9 +318,7 @@ class Saving:
 def saving(config: Config, start: Start) -> Saving:
     """Returns when checkpoints are written and kept. What the config leaves open follows from their size."""
     every, keep, size = config.checkpoint.every, config.checkpoint.keep, _checkpoint_bytes(config, start)
-    # a model that is not on this machine comes from a hub, except the embedded one, which is made at the start
-    unknown = any(config.policy(role).model != EMBEDDED for role in config.policies)
-    large = unknown if size is None else size >= _LARGE
+    large = size is None or size >= _LARGE  # a model that is not on this machine comes from a hub
     return Saving(
         every=every or (None if large else 1),
         keep=keep or 2,
@@ -337,8 +331,7 @@ def _checkpoint_bytes(config: Config, start: Start) -> int | None:
     shapes = shapes_of(config) or {}
     sizes = {role: parameters(start.models[role]) for role in config.policies}
     for role, shape in shapes.items():
-        if config.policy(role).model != EMBEDDED:  # the embedded one may not be made yet
-            sizes[role] = sizes[role] or shape.parameters
+        sizes[role] = sizes[role] or shape.parameters
     if not all(sizes.values()):
         return None
     for role, shape in shapes.items():

@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from configs.schema import Config
-from configs.sections import FileProblems
+from configs.sections import ProblemSettings
 from sparring.core.evaluation import EVALUATION_PROBLEMS
 from sparring.core.problem import Problem
 from sparring.core.verdict import Status
-from sparring.embedded.catalogue import problems_of
 from sparring.games.rules import Rules
 from sparring.problems.contamination import drop_contaminated
 from sparring.problems.difficulty import difficulty_from_pass_rate, keep_learnable
@@ -30,9 +29,6 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     settings = config.problems
     if "problems" not in config.game.uses:
         return config.game.own_problems(config.evaluation.problems or EVALUATION_PROBLEMS)
-    if settings.kind == "embedded":
-        kind, numbers = config.game.kind, config.warm_start.numbers
-        return problems_of(kind, "train", numbers), problems_of(kind, "held_out", numbers)
     with _key("problems.file"):
         train = load_written(settings.file, settings)
     if settings.held_out.kind == "share":
@@ -99,7 +95,7 @@ def _key(name: str) -> Iterator[None]:
         raise
 
 
-def _without(train: list[Problem], held_out: list[Problem], settings: FileProblems) -> list[Problem]:
+def _without(train: list[Problem], held_out: list[Problem], settings: ProblemSettings) -> list[Problem]:
     """Returns the training problems without those that are also held out, under whatever id."""
     kept, dropped = drop_contaminated(train, held_out)
     if not kept:

@@ -25,7 +25,7 @@ from sparring.tracking.run_log import harmless
 from sparring.tracking.run_record import RunRecord, versions
 
 _SECONDS = (
-    "warm_start", "startup", "rollout", "sandbox", "learn", "publish", "evaluation", "checkpoint", "records",
+    "startup", "rollout", "sandbox", "learn", "publish", "evaluation", "checkpoint", "records",
 )  # fmt: skip
 """Parts of a run's time that are always in its results."""
 SAMPLES = 3

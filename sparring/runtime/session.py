@@ -16,7 +16,7 @@ from typing import Any
 from configs.layers import leaves
 from configs.load import Run
 from configs.schema import Config
-from configs.sections import EMBEDDED, FileProblems
+from configs.sections import ProblemSettings
 from learners.advantages.grpo import has_signal
 from learners.batching import Credit
 from sparring.core.episode import Episode
@@ -35,7 +35,7 @@ from sparring.runtime.parts import Parts, Start, Stateful
 from sparring.runtime.plan import make_plan
 from sparring.runtime.problem_sets import load_splits, without_failing
 from sparring.runtime.recorder import CURVES, SAMPLES, Recorder
-from sparring.runtime.start import load_tokenizers, make_embedded_models, resolve
+from sparring.runtime.start import load_tokenizers, resolve
 from sparring.tracking.clock import Clock
 from sparring.tracking.divergence import Divergence
 from sparring.tracking.figures import figures, mbpp_figures, reward_figures
@@ -71,8 +71,6 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         if config.tracking.trace:
             clock.listener = harmless("trace.json", Trace(start.run_directory / "trace.json").add)
         clock.lap("startup")
-        make_embedded_models(config, start.models)
-        clock.lap("warm_start")
         tokenizers = load_tokenizers(start.models)
         train, held_out = fitting(config, train, held_out, tokenizers)
         writers = tracked.enter_context(open_writers(config.tracking.to, _tracked_run(config, start)))
@@ -80,8 +78,8 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         with _parts(config, start, train) as parts:
             parts.rollouts.on_progress = show.play
             if (
-                config.problems.kind == "file"
-            ):  # embedded problems are checked by our own tests, and their tests are data
+                not config.problems.are_examples
+            ):  # these are checked by the project's tests, and their tests are data
                 show.phase("judging the problems' references")
                 train, held_out = _judged(config.problems, parts, train, held_out)
             weights = {}
@@ -127,9 +125,7 @@ def show_plan(run: Run, recipe: str) -> None:
     plan = make_plan(config, start, train, held_out, here=run.plan_for is None)
     for line in (*plan.lines, *plan.warnings):
         say(line)
-    # an embedded model may not be made yet
-    if all(config.policy(r).model != EMBEDDED or Path(m).is_dir() for r, m in start.models.items()):
-        fitting(config, train, held_out, load_tokenizers(start.models))
+    fitting(config, train, held_out, load_tokenizers(start.models))
     if plan.obstacles:
         raise SparringError("; ".join(plan.obstacles))
 
@@ -148,7 +144,7 @@ def _writable(output: Path) -> Iterator[None]:
 
 
 def _judged(
-    problems: FileProblems, parts: Parts, train: list[Problem], held_out: list[Problem]
+    problems: ProblemSettings, parts: Parts, train: list[Problem], held_out: list[Problem]
 ) -> tuple[list[Problem], list[Problem]]:
     """Returns the problems whose references pass their own tests. Raises ProblemFileError if a reference fails and
     failing_references is refuse, or if no problem is left."""
@@ -422,10 +418,7 @@ class Session:
     def _held_out(self, scores: Scores) -> dict[str, float]:
         problems = self.config.problems
         told = figures({"held_out": scores.values})
-        if (
-            problems.kind == "file"
-            and (getattr(problems.held_out, "format", None) or problems.format) == "mbpp"
-        ):
+        if (getattr(problems.held_out, "format", None) or problems.format) == "mbpp":
             told |= mbpp_figures(scores)
         return told
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from configs.load import Run, latest_run
 from configs.schema import Config
-from configs.sections import AUTO, EMBEDDED
+from configs.sections import AUTO
 from learners.checkpoints import CheckpointStore, base_of, check_fits, read_checkpoint
 from learners.mirror import fetch
 from sparring.core.errors import SparringError
@@ -178,17 +178,13 @@ def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
 
 
 def starting_models(config: Config) -> dict[str, str]:
-    """Returns the initial model of each policy: directory or hub id. An embedded model is made later, by
-    make_embedded_models, and AUTO is resolved by `fit`.
+    """Returns the initial model of each policy: directory or hub id. AUTO is resolved by `fit`.
 
     Raises SparringError for a path that does not exist.
     """
-    from sparring.embedded.teaching import find_embedded
-
     models = {}
     for role in config.policies:
         name = config.policy(role).model
-        own = name != EMBEDDED
         if base := base_of(Path(name).expanduser()):
             raise SparringError(
                 f"{role}.model {name}: holds an adapter for {base}, which is no model to start from: go on with its run "
@@ -197,19 +193,9 @@ def starting_models(config: Config) -> dict[str, str]:
         if name == AUTO:
             _ask_the_hub()
             models[role] = name
-        elif own:
-            models[role] = find_model(name, f"{role}.model")
         else:
-            models[role] = str(find_embedded(role, config.game, config.warm_start))
+            models[role] = find_model(name, f"{role}.model")
     return models
-
-
-def make_embedded_models(config: Config, models: Mapping[str, str]) -> None:
-    """Makes the embedded models that do not exist yet."""
-    from sparring.embedded.teaching import make_missing
-
-    embedded = [role for role in config.policies if config.policy(role).model == EMBEDDED]
-    make_missing({role: Path(models[role]) for role in embedded}, config.game, config.warm_start)
 
 
 def find_model(name: str, key: str) -> str:
@@ -249,7 +235,7 @@ def _ask_the_hub() -> None:
 
 def load_tokenizers(models: Mapping[str, str]) -> dict[str, Any]:
     """Returns each policy's tokenizer, by role. Raises SparringError."""
-    return {role: load_tokenizer(m, f"{role}.model", ", or 'embedded'") for role, m in models.items()}
+    return {role: load_tokenizer(m, f"{role}.model") for role, m in models.items()}
 
 
 def end_token_ids(model: str) -> tuple[int, ...]:
@@ -277,9 +263,9 @@ def open_tokenizer(model: str) -> Any:
     return tokenizer
 
 
-def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
+def load_tokenizer(model: str, key: str) -> Any:
     """Checks a model and loads its tokenizer. Raises SparringError, which names the key, if it is no model, or an
-    incomplete one. otherwise: what else the key may be, for the error."""
+    incomplete one."""
     from transformers import AutoConfig
 
     base = base_of(model) or model
@@ -296,16 +282,16 @@ def load_tokenizer(model: str, key: str, otherwise: str = "") -> Any:
         said = f"cannot be loaded ({reason})"
         if not Path(model).is_dir():
             said = f"no directory {model}; tried as a hub id, it {said}"
-        raise SparringError(f"{key} {model}: {said}; {_remedy(model, otherwise)}") from error
+        raise SparringError(f"{key} {model}: {said}; {_remedy(model)}") from error
     return tokenizer
 
 
-def _remedy(model: str, otherwise: str) -> str:
+def _remedy(model: str) -> str:
     """Returns what to do about a model that cannot be loaded."""
     offline = offline_by()
     if Path(model).is_dir() or offline is None:
         return (
-            f"give a directory in Hugging Face format, or a hub id that this machine can download{otherwise}. Without a "
+            "give a directory in Hugging Face format, or a hub id that this machine can download. Without a "
             "network: download it elsewhere, copy its directory here and give that, or set HF_HOME to a cache that "
             "holds it and HF_HUB_OFFLINE=1"
         )

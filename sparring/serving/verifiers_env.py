@@ -23,7 +23,7 @@ import verifiers.v1 as vf  # pyright: ignore[reportMissingImports]
 from pydantic import Field, model_validator
 from verifiers.v1.dialects.chat import message_to_wire  # pyright: ignore[reportMissingImports]
 
-from configs.sections import EMBEDDED, ProblemFormat
+from configs.sections import ProblemFormat
 from sandbox_workers.local import LocalSandbox
 from sparring.core.episode import Completion, Episode, FinishReason, Trajectory
 from sparring.core.errors import SparringError
@@ -34,17 +34,18 @@ from sparring.core.seeding import derive_seed
 from sparring.core.verdict import Limits
 from sparring.evaluation.mutants import seeded_bugs
 from sparring.games import USUAL, GameRules
+from sparring.problems.formats import load_dataset
 from sparring.problems.references import judge_references
-from sparring.serving.environment_problems import environment_problems
+from sparring.runtime.problem_sets import playable
 
 _MUTANTS = 12
 """Number of mutants of a reference solution that are tried as bugs."""
 
 
 class SparringTasksetConfig(vf.TasksetConfig):
-    dataset: str = EMBEDDED
-    """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids), or "embedded": the
-    embedded training problems. Not used by games without coding problems."""
+    dataset: str = "sparring/examples/toy/train.json"
+    """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids). Not used by games without coding
+    problems."""
     format: ProblemFormat = "problems"
     """Format of the data set; see sparring/problems/formats."""
     split: str | None = None
@@ -65,7 +66,8 @@ class SparringTaskset(vf.Taskset[SparringTask, SparringTasksetConfig]):
         super().__init__(config)
         rules = config.game
         if "problems" in rules.uses:
-            problems = environment_problems(config.dataset, config.format, config.fields, config.split, rules)
+            problems = load_dataset(config.dataset, config.format, fields=config.fields, split=config.split)
+            problems = playable(problems, config.dataset, rules, leave_out=True)
         else:
             problems, _ = rules.own_problems(0)
         self.problems = {problem.id: problem for problem in problems}

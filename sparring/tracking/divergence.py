@@ -1,4 +1,4 @@
-"""Decides whether a run must stop: a policy has diverged from its supervised warm-up, or a player's reward has collapsed."""
+"""Decides whether a run must stop: a policy has diverged from its initial model, or a player's reward has collapsed."""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -14,7 +14,7 @@ class StopSettings(Settings):
     improves, which is no collapse."""
 
     max_kl: float | None = Field(default=None, gt=0)
-    """Maximum of the mean KL(policy || warm start), in nats per token, as logged under kl_to_warm_start (measured on a part
+    """Maximum of the mean KL(policy || initial policy), in nats per token, as logged under kl_to_initial (measured on a part
     of the batch if KL is not part of the loss)."""
     reward_drop: float | None = Field(default=None, gt=0)
     """Maximum difference between a player's best mean reward over `window` steps so far and its current one."""
@@ -38,11 +38,11 @@ class Divergence:
     def found(self, row: Mapping[str, Any]) -> str | None:
         """Returns a message if the row exceeds a limit, else None."""
         for role in self._policies:
-            kl = row.get(role, {}).get("kl_to_warm_start")
+            kl = row.get(role, {}).get("kl_to_initial")
             limit = self._settings.max_kl
             if limit is not None and kl is not None and kl > limit:
                 return (
-                    f"the {role} has run away from its warm start: KL {kl:.3g} is above stop.max_kl {limit:g} (to go on "
+                    f"the {role} has moved too far from its initial model: KL {kl:.3g} is above stop.max_kl {limit:g} (to go on "
                     "from here, raise it)"
                 )
         for player in self._players:

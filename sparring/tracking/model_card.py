@@ -6,10 +6,14 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from sparring.embedded.catalogue import describe_model
+from sparring.core.project_files import is_example, located
+from sparring.games import GameRules
+from sparring.tracking.runs import read_section
 
-EMBEDDED = "sparring_embedded"
-"""Metadata key under which a card describes the run of an embedded model."""
+TOY = "sparring_toy"
+"""Metadata key under which a toy model's card says what the model is for: {"recipe", "example", "function", "max_tokens"}, the
+recipe that trains it, a problem that it can solve (or ""), the name of the function that its programs define, and the
+maximum length of a turn in tokens."""
 
 _LIMITS = """\
 * The model was trained by reinforcement learning to write programs that pass tests in a sandbox. Use it for programs
@@ -19,17 +23,14 @@ _LIMITS = """\
 
 
 def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str) -> str:
-    """Returns the text of the card. state: the state of the checkpoint."""
+    """Returns the text of the card. state: the state of the checkpoint. Raises SparringError if its run was made by another
+    version of this software."""
     config = state["config"]
     of_policy, before = config[policy], state["parts"]["recorder"]["before"]
     held_out = state["row"].get("held_out") or {}
-    embedded: Any = None
-    if of_policy["model"] == "embedded":
-        embedded = {
-            "game": config["game"]["kind"],
-            "numbers": config["warm_start"]["numbers"],
-            "max_tokens": of_policy["max_tokens"],
-        }
+    toy: Any = read_toy(located(of_policy["model"])) if is_example(of_policy["model"]) else {}
+    own = "problems" not in read_section(GameRules, config, "game", Path(run)).uses
+    data_set = f"game {config['game']['kind']}" if own else config["problems"]["file"]
     data = ModelCardData(
         model_name=f"{run}-{policy}",
         base_model=of_policy["model"] if _is_hub_id(of_policy["model"]) else None,
@@ -39,17 +40,18 @@ def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str
         eval_results=[
             EvalResult(
                 task_type="text-generation",
-                dataset_type=config["problems"]["kind"],
-                dataset_name=_problems(config).split(" (")[0],
+                dataset_type="problems",
+                dataset_name=data_set,
                 metric_type=name,
                 metric_value=round(value, 4),
             )
             for name, value in held_out.items()
         ],
-        **({EMBEDDED: embedded} if embedded else {}),
+        **({TOY: toy | {"max_tokens": of_policy["max_tokens"]}} if toy else {}),
     )
-    limit = f"\n* {describe_model(embedded['game'], embedded['numbers'])}" if embedded else ""
-    base = "the embedded model of the repository" if embedded else of_policy["model"]
+    limit = f"\n* {describe_toy(toy)}" if toy else ""
+    told = "The game makes its own problems." if own else _data(config["problems"])
+    base = "a toy model of the project" if toy else of_policy["model"]
     weights = f"A LoRA adapter of {base}" if adapter else f"The weights of {base}, trained"
     return f"""---
 {data.to_yaml()}
@@ -64,7 +66,7 @@ def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str
 
 ## Data
 
-Problems: {_problems(config)}. Held out: {_held_out(config)}.
+{told}
 
 ## Training
 
@@ -84,11 +86,22 @@ Problems: {_problems(config)}. Held out: {_held_out(config)}.
 """
 
 
-def read_embedded(model: Path) -> dict[str, Any]:
-    """Returns {"game", "numbers", "max_tokens"} of the run from the card of an exported embedded model. Empty if there is no
-    card, or if it is the card of another kind of model."""
+def read_toy(model: Path) -> dict[str, Any]:
+    """Returns what a toy model's card says under TOY. Empty if the model has no card, or if it is no toy model."""
     card = model / "README.md"
-    return ModelCard.load(card).data.to_dict().get(EMBEDDED, {}) if card.is_file() else {}
+    return ModelCard.load(card).data.to_dict().get(TOY, {}) if card.is_file() else {}
+
+
+def describe_toy(toy: Mapping[str, Any]) -> str:
+    """Returns a description of a toy model for its users, with an example of a problem that it can solve after training.
+
+    toy: see `read_toy`.
+    """
+    such = f', such as "{toy["example"]}"' if toy.get("example") else ""
+    return (
+        "This is a toy model of 0.4M parameters: it shows that training works, and is of no other use. "
+        f"It understands only texts of one kind{such}."
+    )
 
 
 def _is_hub_id(model: str) -> bool:
@@ -115,22 +128,13 @@ def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _problems(config: Mapping[str, Any]) -> str:
-    problems = config["problems"]
-    if problems["kind"] == "embedded":
-        return f"the repository's own of game {config['game']['kind']}"
+def _data(problems: Mapping[str, Any]) -> str:
     split = f", split {problems['split']}" if problems.get("split") else ""
-    return f"{problems['file']} (format {problems['format']}{split})"
-
-
-def _held_out(config: Mapping[str, Any]) -> str:
-    problems = config["problems"]
-    if problems["kind"] == "embedded":
-        return "other problems from the same generator"
     held_out = problems["held_out"]
-    return (
+    aside = (
         held_out["file"] if held_out["kind"] == "file" else f"{held_out['fraction']:.0%} of them, set aside"
     )
+    return f"Problems: {problems['file']} (format {problems['format']}{split}). Held out: {aside}."
 
 
 def _training(config: Mapping[str, Any], of_policy: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ def playing() -> Iterator[RayRollouts]:
 
 def play(rollouts: RayRollouts, run: Path) -> None:
     asked, recipe = load_run([
-        "--config", "embedded", "--output-dir", str(run.parent), "--run-name", run.name, "--no-evaluation.enabled",
+        "--config", "toy", "--output-dir", str(run.parent), "--run-name", run.name, "--no-evaluation.enabled",
         "--curriculum.stages", "5", "--n-discriminator-steps", "0", "--n-generator-steps", "0",
         "--k-alternating-steps", str(STEPS), "--curriculum.problems-per-step", str(PROBLEMS), "--checkpoint.every", "2",
     ])  # fmt: skip

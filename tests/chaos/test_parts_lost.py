@@ -18,7 +18,7 @@ from tests.integration.test_resume import learned, weights_of
 
 STEPS = 5
 RUN = (
-    "--config", "embedded", "--curriculum.stages", "5", "--n-discriminator-steps", "1", "--n-generator-steps", "1",
+    "--config", "toy", "--curriculum.stages", "5", "--n-discriminator-steps", "1", "--n-generator-steps", "1",
     "--k-alternating-steps", str(STEPS - 2), "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4",
     "--evaluation.problems", "4", "--evaluation.bank-programs", "2", "--evaluation.suites", "1", "--checkpoint.every", "1",
     "--generator.engine.kind", "transformers", "--discriminator.engine.kind", "transformers",

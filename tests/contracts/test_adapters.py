@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from actors.settings import VllmEngineSettings
+from lab.model import build_model, build_tokenizer
 from learners.packing import row_of
 from learners.settings import LearnerSettings, LoraSettings
 from learners.tuning import Backbone, LoraTuning
@@ -18,7 +19,6 @@ from learners.weights import export_weights
 from sparring.core.episode import Completion
 from sparring.core.interfaces import EngineFailure, Sampling
 from sparring.core.weights import PublishError, WeightUpdate, check_receipt, digest_of
-from sparring.embedded.model import build_model, build_tokenizer
 from sparring.games.prompts import END, MARKER_TOKENS, PAD
 from tests.contracts.test_policy_contract import COMMON, DEVICE, ENGINE_ENVIRONMENT, a_step
 

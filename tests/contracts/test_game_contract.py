@@ -11,7 +11,9 @@ from typing import get_args
 
 import pytest
 
-from configs.schema import Config
+from configs.load import load_run
+from lab.examples import MADE
+from lab.model import build_tokenizer
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
 from sparring.core.episode import Episode
@@ -20,7 +22,6 @@ from sparring.core.play import PlayResult, usage_of
 from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
 from sparring.core.verdict import Limits
-from sparring.embedded.model import build_tokenizer
 from sparring.games import GameRules
 from sparring.games.prompts import END, MARKER_TOKENS, PAD, ChatFormat, TaggedFormat
 from sparring.games.rules import Rules
@@ -64,9 +65,8 @@ def problems(kind: str) -> tuple[Problem, Problem]:
     """A training problem and a held-out one."""
     if kind == "regex":
         return your_own_game.problems()
-    train, held_out = load_splits(
-        Config.model_validate({"game": {"kind": kind}, "evaluation": {"problems": 1}})
-    )
+    recipes = (load_run(["--config", made.recipe, "--evaluation.problems", "1"])[0] for made in MADE.values())
+    train, held_out = load_splits(next(run.to_config() for run in recipes if run.game.kind == kind))
     return train[0], held_out[0]
 
 

@@ -17,6 +17,7 @@ from actors.episodes import EpisodeRunner, PolicyClient
 from actors.loading import LocalPolicy
 from actors.settings import TransformersEngineSettings, VllmEngineSettings
 from actors.transformers_policy import TransformersPolicy
+from lab.model import build_model, build_tokenizer
 from learners.models import score_tokens
 from learners.packing import row_of
 from sandbox_workers.nothing import NoSandbox
@@ -25,7 +26,6 @@ from sparring.core.interfaces import EngineFailure, Policy, Sampling
 from sparring.core.play import PlayRequest
 from sparring.core.seeding import derive_seed
 from sparring.core.weights import PublishError, WeightUpdate, check_receipt, digest_of
-from sparring.embedded.model import build_model, build_tokenizer
 from sparring.games.prompts import END, MARKER_TOKENS, PAD
 from sparring.games.rules import match
 from tests.learning import export

@@ -11,10 +11,10 @@ import torch
 from transformers import Qwen2ForCausalLM
 
 from actors.settings import VllmEngineSettings
+from lab.model import build_model, build_tokenizer
 from learners.settings import LearnerSettings, LoraSettings
 from learners.tuning import Backbone, LoraTuning
 from sparring.core.interfaces import EngineFailure
-from sparring.embedded.model import build_model, build_tokenizer
 from sparring.games.prompts import END, MARKER_TOKENS, PAD
 from tests.contracts.test_adapters import RANKS, Pair, ask
 from tests.contracts.test_policy_contract import ENGINE_ENVIRONMENT, PROMPT, TOLERANCE, Subject, difference

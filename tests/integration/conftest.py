@@ -20,10 +20,10 @@ from typing import Any
 import psutil
 import pytest
 
+from lab.problems import toy_problems
 from sandbox_workers.jobs import SandboxUnavailable
 from sparring.core.play import POLICIES
-from sparring.embedded.problems import embedded_problems
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 from sparring.problems.loader import load_problems
 from tests.datasets import problem_file
 
@@ -300,16 +300,16 @@ def short() -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def models() -> dict[str, str]:
-    """Returns the shipped embedded models by role."""
-    return {role: str(SHIPPED / role) for role in ROLES}
+    """Returns the toy models by role."""
+    return {role: str(EXAMPLES / "toy" / role) for role in ROLES}
 
 
 @pytest.fixture(scope="session")
 def small_problems(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Returns (training, held-out) files: a part of the embedded problems, so that their references run quickly."""
+    """Returns (training, held-out) files: a part of the toy problems, so that their references run quickly."""
     directory = tmp_path_factory.mktemp("problems")
-    train = problem_file(directory / "train.json", embedded_problems("train")[:24])
-    return train, problem_file(directory / "held_out.json", embedded_problems("held_out")[:8])
+    train = problem_file(directory / "train.json", toy_problems("train")[:24])
+    return train, problem_file(directory / "held_out.json", toy_problems("held_out")[:8])
 
 
 @pytest.fixture(scope="session")
@@ -348,7 +348,7 @@ def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pipeline."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from sparring.embedded.model import build_tokenizer
+    from lab.model import build_tokenizer
 
     directory = tmp_path_factory.mktemp("chat_model")
     texts = [

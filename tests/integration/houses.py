@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("actors", "configs", "learners", "sandbox_workers", "sparring", "docker")
+ROOMS = ("actors", "configs", "lab", "learners", "sandbox_workers", "sparring", "docker")
 
 
 def copy_house(house: Path) -> Path:

@@ -16,7 +16,7 @@ def test_two_adapters_learn_on_one_engine_and_are_resumed(drive, tmp_path: Path)
         word
         for role in ROLES
         for option in (
-            "model sparring/embedded/warm_start/embedded/generator",
+            "model sparring/examples/toy/generator",
             "engine.kind vllm",
             "engine.adapter",
             "engine.dtype float32",  # a CPU that computes in bfloat16 would have that

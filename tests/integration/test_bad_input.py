@@ -240,7 +240,7 @@ def test_value_out_of_range(drive, place: Place) -> None:
 
 
 def test_unknown_recipe(drive, place: Place) -> None:
-    refused(drive, place, ["--config", "nonesuch"], "--config nonesuch", "embedded", "debug")
+    refused(drive, place, ["--config", "nonesuch"], "--config nonesuch", "toy", "debug")
 
 
 def test_recipe_that_is_no_yaml(drive, place: Place) -> None:

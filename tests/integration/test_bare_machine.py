@@ -112,11 +112,11 @@ def test_a_bwrap_too_old_for_the_best_way_is_passed_over(tmp_path: Path) -> None
 
 
 # ---------------------------------------------------------------------- no namespaces
-def test_without_namespaces_programs_of_embedded_models_run_as_processes(forbidden: list[str]) -> None:
+def test_without_namespaces_programs_of_toy_models_run_as_processes(forbidden: list[str]) -> None:
     finished = run([*forbidden, sys.executable, "-c", TRUSTED, *PROGRAMS])
     description, *statuses = finished.stdout.splitlines()
     assert statuses == VERDICTS, finished.stderr
-    assert description.startswith("sandbox: plain processes (for programs of the embedded models only; ")
+    assert description.startswith("sandbox: plain processes (for toy models only; ")
     assert "no Docker Engine answers" in description and "cannot make namespaces" in description
     assert "NOT CONTAINED: " in description and "share one uid" in description
 
@@ -152,7 +152,7 @@ def test_without_namespaces_the_host_is_told_what_to_do(forbidden: list[str]) ->
     assert re.search(r"^process: works: (\d+) of \1 checks$", finished.stdout, re.MULTILINE), finished.stdout
     assert "share one uid" in finished.stdout
     assert finished.stdout.splitlines()[-1].startswith(
-        "auto picks: process for programs of the embedded models, nothing for others: start Docker or allow"
+        "auto picks: process for toy models, nothing for others: start Docker or allow"
     )
 
 

@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 
 from configs.evaluate import EvaluateOptions
+from lab.model import build_model, build_tokenizer
+from lab.problems import toy_problems
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.languages import UnknownLanguage
 from sparring.cli.evaluate import evaluate
-from sparring.embedded.model import build_model, build_tokenizer
-from sparring.embedded.problems import embedded_problems
 from sparring.games.prompts import END, MARKER_TOKENS, PAD
 from tests.datasets import DATA
 
 ROOT = Path(__file__).resolve().parents[2]
+
+HELD_OUT = "sparring/examples/toy/held_out.json"
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +33,8 @@ def contained() -> None:
 
 @pytest.fixture(scope="module")
 def raw_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An embedded model that has learnt nothing."""
-    corpus = [text for p in embedded_problems("train")[:100] for text in (p.description, *p.baseline_asserts)]
+    """A toy model that has learnt nothing."""
+    corpus = [text for p in toy_problems("train")[:100] for text in (p.description, *p.baseline_asserts)]
     tokenizer = build_tokenizer(iter(corpus), MARKER_TOKENS, PAD, END)
     directory = tmp_path_factory.mktemp("model")
     build_model(tokenizer, seed=1).save_pretrained(directory)
@@ -68,7 +70,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def test_a_model_writes_programs_and_chooses_among_them_by_suites(raw_model: Path, tmp_path: Path) -> None:
     done = run(
-        "-m", "sparring", "evaluate", "--dataset", "embedded", "--problems", 2, "--policy", raw_model,
+        "-m", "sparring", "evaluate", "--dataset", HELD_OUT, "--problems", 2, "--policy", raw_model,
         "--engine", "transformers", "--max-tokens", 12, "--samples", 2, "--pass-at", 2,
         "--json", tmp_path / "out.json",
     )  # fmt: skip
@@ -76,9 +78,9 @@ def test_a_model_writes_programs_and_chooses_among_them_by_suites(raw_model: Pat
     report = json.loads((tmp_path / "out.json").read_text())
     assert (report["problems"], report["stages"]) == (2, "all")
     assert report["scores"].keys() >= {"generator_pass_rate", "pass_at_2", "cut_off"}
-    assert "2 problems of embedded" in done.stdout and not done.stderr.strip()
+    assert f"2 problems of {HELD_OUT}" in done.stdout and not done.stderr.strip()
     done = run(
-        "-m", "sparring", "evaluate", "--dataset", "embedded", "--problems", 1, "--discriminator", raw_model,
+        "-m", "sparring", "evaluate", "--dataset", HELD_OUT, "--problems", 1, "--discriminator", raw_model,
         "--engine", "transformers", "--max-tokens", 12, "--suites", 2, "--mutants", 3,
         "--programs", tmp_path / "out.json",
     )  # fmt: skip
@@ -89,6 +91,6 @@ def test_a_model_writes_programs_and_chooses_among_them_by_suites(raw_model: Pat
 
 
 def test_what_is_no_model_is_said_in_one_line(tmp_path: Path) -> None:
-    done = run("-m", "sparring", "evaluate", "--dataset", "embedded", "--policy", tmp_path)
+    done = run("-m", "sparring", "evaluate", "--dataset", HELD_OUT, "--policy", tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert f"--policy {tmp_path}: cannot be loaded" in done.stderr

@@ -3,10 +3,10 @@
 import asyncio
 from random import Random
 
+from lab.code_execution import Execution, program_that
+from lab.problems import toy_specs
 from sandbox_workers.local import LocalSandbox
 from sparring.core.verdict import Status, Verdict
-from sparring.embedded.code_execution import Execution, program_that
-from sparring.embedded.problems import embedded_specs
 from tests.contracts.test_sandbox_contract import require
 
 STATUS = {
@@ -22,7 +22,7 @@ def test_each_flaw_gets_its_verdict() -> None:
     require("auto")
     jobs = [
         (execution, program_that(execution, spec, Random(seed)))
-        for seed, spec in enumerate(embedded_specs("train")[:10])
+        for seed, spec in enumerate(toy_specs("train")[:10])
         for execution in Execution
     ]
 

@@ -23,7 +23,7 @@ from learners.learner import Learner
 from learners.state import save_learner
 from sparring.cli.export import main
 from sparring.core.interfaces import Message
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 from sparring.games.prompts import PROBLEM, STAGE_MARKERS, format_for
 from sparring.runtime.model import open_model
 
@@ -42,7 +42,7 @@ print(json.dumps({"prompt": answer.prompt_token_ids, "answer": list(answer.outpu
 
 @pytest.fixture(scope="module")
 def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """run_of(*arguments): a run with one checkpoint of a generator that has moved away from its warm start."""
+    """run_of(*arguments): a run with one checkpoint of a generator that has moved away from its initial model."""
     made: dict[tuple[str, ...], Path] = {}
 
     def make(*arguments: str) -> Path:
@@ -50,7 +50,7 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
             return made[arguments]
         run = made[arguments] = tmp_path_factory.mktemp("runs") / "mine"
         config = load_run(["--config", "debug", *arguments])[0].to_config()
-        base = SHIPPED / "generator"
+        base = EXAMPLES / "toy/generator"
         learner = Learner(config.generator.learner, 1e-3, base, base, seed=3)
         with torch.no_grad(), torch.random.fork_rng():
             torch.manual_seed(0)
@@ -106,7 +106,7 @@ def test_whole_weights_are_those_of_the_checkpoint(
     exported = AutoModelForCausalLM.from_pretrained(folder)
     assert torch.equal(logits(exported), logits(checkpoint))
     assert not torch.equal(
-        logits(exported), logits(AutoModelForCausalLM.from_pretrained(SHIPPED / "generator"))
+        logits(exported), logits(AutoModelForCausalLM.from_pretrained(EXAMPLES / "toy/generator"))
     )
     assert not (folder / "learner_state").exists()
 
@@ -138,7 +138,7 @@ def test_the_card_has_figures_data_limits_and_metadata(run_of: Any, tmp_path: Pa
     (result,) = data["model-index"][0]["results"]
     assert result["metrics"] == [{"type": "generator_pass_rate", "value": 0.5}]
     assert "| generator pass rate | 0.250 | 0.500 |" in text and "git abc123" in text
-    assert "the repository's own of game " in text
+    assert "Problems: sparring/examples/toy/train.json (format problems). Held out: " in text
     exported = open_model(str(tmp_path / "out"), "--model")
     assert "the above 6 numbers" in exported.note() and exported.note() in text
     assert exported.max_tokens == 64

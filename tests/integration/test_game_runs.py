@@ -12,7 +12,7 @@ TIMING = {"seconds", "tokens_per_s", "sandbox"}
 KUHN = (
     "--config", "spiral_kuhn", "--local", "--generator.engine.kind", "transformers",
     "--curriculum.n-generator-steps", "3", "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4",
-    "--evaluation.problems", "2", "--warm-start.generator-steps", "60", "--checkpoint.every", "1",
+    "--evaluation.problems", "2", "--checkpoint.every", "1",
 )  # fmt: skip
 PREDICTION = (
     "--config", "output_prediction", "--local",
@@ -20,7 +20,7 @@ PREDICTION = (
     "--n-discriminator-steps", "1", "--n-generator-steps", "1", "--k-alternating-steps", "0",
     "--curriculum.problems-per-step", "3", "--curriculum.attempts", "2", "--curriculum.frozen-programs", "2",
     "--curriculum.frozen-suites", "2", "--evaluation.problems", "2", "--evaluation.bank-programs", "2",
-    "--warm-start.generator-steps", "120", "--warm-start.discriminator-steps", "60", "--checkpoint.every", "1",
+    "--checkpoint.every", "1",
 )  # fmt: skip
 
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.grid_families import families
+from lab.grid_tasks import grid_problems
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
 from sparring.core.interfaces import Sandbox
 from sparring.core.problem import Problem
 from sparring.core.verdict import Status, Verdict
-from sparring.embedded.grid_families import families
-from sparring.embedded.grid_tasks import grid_problems
 from sparring.games.programs.golf_rewards import GolfRules, fault_of, golf_reward
 from sparring.problems.grids import GridTask, Pair, pair_tests, to_problem
 

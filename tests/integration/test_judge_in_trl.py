@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer with the judge's service for a reward: a few steps of the embedded generator."""
+"""TRL's GRPOTrainer with the judge's service for a reward: a few steps of the toy generator."""
 
 import re
 import subprocess

@@ -18,7 +18,7 @@ LEARNED = {
     "learning_rate",
     "mismatch_max",
     "gradient_norm",
-    "kl_to_warm_start",
+    "kl_to_initial",
     "policy_loss",
     "value_loss",
 }
@@ -72,7 +72,7 @@ def test_the_debug_recipe_leaves_every_file_it_promises(
     assert [stage["stage"] for stage in results["stages"]] == [1, 5]
     seconds = results["wall_time_s"]
     assert seconds.keys() >= {
-        "total", "warm_start", "startup", "rollout", "sandbox", "learn", "publish", "evaluation", "checkpoint", "shutdown",
+        "total", "startup", "rollout", "sandbox", "learn", "publish", "evaluation", "checkpoint", "shutdown",
     }  # fmt: skip
     assert all(value >= 0 for value in seconds.values())
     assert seconds["total"] == pytest.approx(sum(s for part, s in seconds.items() if part != "total"))

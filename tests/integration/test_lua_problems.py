@@ -1,4 +1,4 @@
-"""The embedded Lua problems under Lua: references pass, mistakes fail, and Lua agrees with Python."""
+"""The toy Lua problems under Lua: references pass, mistakes fail, and Lua agrees with Python."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
+from lab.lua import BREAKS, lua_code, lua_problems, lua_tests
+from lab.problems import toy_specs
+from lab.sampling import edge_input
 from sandbox_workers.local import LocalSandbox
 from sparring.core.problem import Problem
 from sparring.core.verdict import Limits, OutputTest, Status
-from sparring.embedded.lua import BREAKS, lua_code, lua_problems, lua_tests
-from sparring.embedded.problems import embedded_specs
-from sparring.embedded.sampling import edge_input
 from tests.contracts.test_sandbox_contract import require
 
 SAMPLE = 40
@@ -47,7 +47,7 @@ def test_references_pass_their_own_tests(sandbox: LocalSandbox, problems: list[P
 
 def test_lua_gives_what_python_gives_for_every_part_of_the_grammar(sandbox: LocalSandbox) -> None:
     """All Specs that no file takes to Lua, in one program: each function is asked once."""
-    specs, rng = embedded_specs("train")[400:], Random(3)
+    specs, rng = toy_specs("train")[400:], Random(3)
     program, expected = "", ""
     for spec in specs:
         (test,) = lua_tests(spec, [edge_input(spec, rng)])

@@ -15,6 +15,7 @@ from benchmarks.trl_runner import TRL_DIRECTORY
 from sparring.cli.openenv import main
 
 ROOT = Path(__file__).parents[2]
+PROBLEMS = "sparring/examples/toy/train.json"
 PAGE = (ROOT / "docs" / "use_the_judge_elsewhere.md").read_text()
 pytestmark = pytest.mark.timeout(1200)
 there = pytest.mark.skipif(not (TRL_DIRECTORY / "openenv").is_dir(), reason="`make .bench` installs OpenEnv")
@@ -114,7 +115,7 @@ def test_a_program_that_fails_is_told_why_and_written_again(tmp_path: Path) -> N
 def test_the_page_s_training_runs(tmp_path: Path) -> None:
     """The program of docs/use_the_judge_elsewhere.md, as it stands there."""
     (program,) = (b for b in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "GenericEnvClient" in b)
-    with served(tmp_path, "--dataset", "embedded") as url:
+    with served(tmp_path, "--dataset", PROBLEMS) as url:
         out = run(program.replace("http://127.0.0.1:8009", url), tmp_path)
     rewards = [float(reward) for reward in re.findall(r"'rewards/earned/mean': '?(-?[0-9.e-]+)", out)]
     assert len(rewards) == 3, out[-4000:]
@@ -130,14 +131,13 @@ def test_the_page_s_training_runs(tmp_path: Path) -> None:
             ["--game.kind", "multistage"],
             "--game.kind multistage: cannot be served as an environment: give a game",
         ),
-        (["--format", "mbpp"], "--format has no effect with --dataset embedded"),
     ],
 )
 def test_what_cannot_be_served_is_refused(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["--dataset", "embedded", *arguments])
+        main(["--dataset", PROBLEMS, *arguments])
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
 
@@ -147,5 +147,5 @@ def test_without_openenv_it_is_said_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "openenv.core.env_server", None)
     with pytest.raises(SystemExit):
-        main(["--dataset", "embedded"])
+        main(["--dataset", PROBLEMS])
     assert "openenv" in (said := capsys.readouterr().err) and said.rstrip().endswith("pip install openenv")

@@ -36,7 +36,7 @@ def test_past_opponents_play_and_come_again_after_a_restart(drive: Drive, tmp_pa
 def test_past_opponents_play_on_ray(drive: Drive, tmp_path: Path) -> None:
     """Their weights go from the learner's node to the driver's, and to vLLM, by reference."""
     run = tmp_path / drive.name()
-    done = drive.run("--config", "embedded", *PAST[2:], "--output-dir", tmp_path, "--run-name", run.name)
+    done = drive.run("--config", "toy", *PAST[2:], "--output-dir", tmp_path, "--run-name", run.name)
     assert done.code == 0, done.err
     assert any(row["opponents"] for row in rows_of(run)[1:])
     assert list((run / "opponents").glob("*.npz"))

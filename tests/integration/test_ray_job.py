@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 RAY = Path(sys.executable).parent / "ray"
 SHRUNKEN = (
-    "--config", "embedded", "--curriculum.stages", "1", "--curriculum.n-discriminator-steps", "0",
+    "--config", "toy", "--curriculum.stages", "1", "--curriculum.n-discriminator-steps", "0",
     "--curriculum.n-generator-steps", "0", "--curriculum.k-alternating-steps", "1",
     "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4",
     "--evaluation.bank-programs", "2", "--evaluation.suites", "1",

@@ -16,7 +16,7 @@ from tests.integration.conftest import require_synced
 
 ROLES = ("generator", "discriminator")
 SHRUNKEN = (
-    "--config", "embedded", "--curriculum.stages", "1", "--curriculum.n-discriminator-steps", "1",
+    "--config", "toy", "--curriculum.stages", "1", "--curriculum.n-discriminator-steps", "1",
     "--curriculum.n-generator-steps", "1", "--curriculum.k-alternating-steps", "1",
     "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4", "--curriculum.frozen-programs", "2",
     "--evaluation.bank-programs", "2", "--evaluation.suites", "1",

@@ -19,12 +19,12 @@ import torch
 import yaml
 from fastapi import FastAPI
 
+from lab.problems import toy_problems
 from learners.learner import Learner
 from learners.settings import LearnerSettings
 from learners.state import save_learner
 from sparring.core.interfaces import EngineFailure, Sampling
-from sparring.embedded.problems import embedded_problems
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 from sparring.serving import engine as serving_engine
 from sparring.serving.model_cache import ModelCache
 from sparring.serving.solve import CachedModelPolicy, PromptRefused
@@ -64,13 +64,13 @@ def lora_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose only checkpoint a learner with an adapter wrote."""
     run = tmp_path_factory.mktemp("lora_run")
     settings = LearnerSettings.model_validate({"lora": {"rank": 4}})
-    learner = Learner(settings, 1e-3, SHIPPED / "generator", SHIPPED / "generator")
+    learner = Learner(settings, 1e-3, EXAMPLES / "toy/generator", EXAMPLES / "toy/generator")
     with torch.no_grad():
         for parameter in learner.policy.trainable().values():
             parameter.add_(0.04)
     checkpoint = run / "checkpoints" / "step_000001" / "generator"
     save_learner(learner, checkpoint)
-    for file in (SHIPPED / "generator").glob("tokenizer*"):
+    for file in (EXAMPLES / "toy/generator").glob("tokenizer*"):
         shutil.copy(file, checkpoint)
     (run / "metrics.jsonl").touch()
     (run / "config.yaml").write_text(
@@ -87,7 +87,7 @@ def served(
 ) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
     keys = {name: add(folder / "keys.json", name) for name in ("alice", "watcher", "hasty", "patient")}
-    models = {"gen": SHIPPED / "generator", "dis": SHIPPED / "discriminator", "lora": lora_run}
+    models = {"gen": EXAMPLES / "toy/generator", "dis": EXAMPLES / "toy/discriminator", "lora": lora_run}
     options = [f"--model={name}={path}" for name, path in models.items()]
     options += ["--port=0", f"--keys={folder / 'keys.json'}", f"--audit-log={folder / 'audit.jsonl'}"]
     options += [
@@ -141,7 +141,7 @@ def test_completions_are_the_models_own_and_equal_ones_come_from_the_cache(serve
     asked: dict[str, Any] = {"model": "gen", "prompt": PROMPT, "max_tokens": 24, "temperature": 0}
     raw = served.openai().completions.with_raw_response
     first, second, sampled = (raw.create(**asked | change) for change in ({}, {}, {"temperature": 1}))
-    assert first.parse().choices[0].text == greedy(SHIPPED / "generator", PROMPT, 24)
+    assert first.parse().choices[0].text == greedy(EXAMPLES / "toy/generator", PROMPT, 24)
     assert [r.headers["x-cache"] for r in (first, second, sampled)] == ["miss", "hit", "none"]
     assert second.text == first.text
 
@@ -198,7 +198,7 @@ def test_each_bad_request_gets_one_clear_answer(served: Served) -> None:
 
 
 def test_solve_streams_five_stages_and_says_what_each_test_did(served: Served) -> None:
-    problem = embedded_problems("held_out")[0]
+    problem = toy_problems("held_out")[0]
     asked = {"model": "gen", "problem": problem.description, "signature": problem.function_signature}
     asked |= {"tests": list(problem.baseline_asserts), "temperature": 0, "max_tokens": 64}
     whole = served.post("/v1/solve", json=asked).json()
@@ -222,7 +222,7 @@ def test_a_lora_checkpoint_is_served_and_the_longest_unused_model_makes_room(
     asked: dict[str, Any] = {"model": "lora", "prompt": PROMPT, "max_tokens": 24, "temperature": 0}
     said = served.openai().completions.create(**asked).choices[0].text
     assert said == greedy(lora_run / "checkpoints" / "step_000001" / "generator", PROMPT, 24)
-    assert said != greedy(SHIPPED / "generator", PROMPT, 24)
+    assert said != greedy(EXAMPLES / "toy/generator", PROMPT, 24)
     assert "lora" in served.loaded() and len(served.loaded()) == 2
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparring.embedded.problems import embedded_problems
+from lab.problems import toy_problems
 from tests.datasets import problem_file
 from tests.integration.houses import copy_house, run
 
@@ -28,14 +28,13 @@ MAKE = """
 import itertools, random
 from configs.load import load_run
 from sparring.games.prompts import END, MARKER_TOKENS, PAD, format_for
-from sparring.embedded.model import build_model, build_tokenizer
-from sparring.embedded.supervised import train_supervised
-from sparring.embedded.catalogue import lesson_for
-from sparring.embedded.teaching import SHIPPED, find_embedded
+from lab.model import build_model, build_tokenizer
+from lab.supervised import train_supervised
+from lab.catalogue import lesson_for
+from lab.examples import MADE
 
 config = load_run(["--config", "debug", "--generator.max-tokens", "24"])[0].to_config()
-assert find_embedded("generator", config.game, config.warm_start).parent != SHIPPED, "they know no sixth stage"
-lesson = lesson_for(config.game, "generator", config.warm_start)
+lesson = lesson_for(config.game, "generator", MADE["toy"].warm_up)
 tokenizer = build_tokenizer(itertools.islice(lesson.texts, 900), MARKER_TOKENS, PAD, END)
 style, rng = format_for(tokenizer), random.Random(0)
 print(tokenizer.decode(lesson.draw(style, rng).tokens))
@@ -51,8 +50,8 @@ def test_a_sixth_stage_is_demonstrated_played_trained_and_evaluated(house: Path)
     said = run(house, "-c", MAKE)
     assert "<s5>Nothing to add.\n<s6>def f(" in said and said.strip().endswith("<end>")
 
-    problem_file(house / "train.json", embedded_problems("train")[:4])
-    problem_file(house / "held_out.json", embedded_problems("held_out")[:1])
+    problem_file(house / "train.json", toy_problems("train")[:4])
+    problem_file(house / "held_out.json", toy_problems("held_out")[:1])
     run(
         house, "driver.py", "--config", "debug", "--run-name", "six", "--sandbox.backend", "process",
         "--generator-model", house / "model", "--discriminator-model", house / "model",

@@ -1,4 +1,4 @@
-"""sparring/cli/solve.py as a user runs it, with the embedded models before play, in the sandbox of the product."""
+"""sparring/cli/solve.py as a user runs it, with the toy models before training, in the sandbox of the product."""
 
 import json
 import os
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.problems import toy_problems
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
-from sparring.embedded.problems import embedded_problems
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 from sparring.runtime.model import open_model
 
 ROOT = Path(__file__).resolve().parents[2]
-PROBLEM = embedded_problems("held_out")[0]
+PROBLEM = toy_problems("held_out")[0]
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,15 @@ def contained() -> None:
 def solve(*arguments: object) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     environment.pop("PYTHONPATH", None)
-    command = [sys.executable, "-m", "sparring", "solve", "--checkpoint", "embedded", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-m",
+        "sparring",
+        "solve",
+        "--checkpoint",
+        "sparring/examples/toy",
+        *map(str, arguments),
+    ]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=environment
     )
@@ -54,8 +62,8 @@ def test_one_problem_is_solved_before_the_users_eyes(tmp_path: Path) -> None:
     assert len(result["attempts"]) == (1 if set(statuses) == {"PASSED"} else 2)
 
 
-def test_an_embedded_model_names_a_problem_and_solves_it() -> None:
-    about = open_model(str(SHIPPED / "generator"), "--checkpoint").note()
+def test_a_toy_model_names_a_problem_and_solves_it() -> None:
+    about = open_model(str(EXAMPLES / "toy/generator"), "--checkpoint").note()
     (problem,) = re.findall('"(.*)"', about)
     done = solve(
         "--problem", problem, "--signature", "def f(xs: list) -> int:", "--temperature", 0,

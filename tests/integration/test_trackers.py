@@ -19,7 +19,7 @@ from tests.trackers import tracked, wandb_config, wandb_history
 
 SETTINGS = {
     "seed": 7,
-    "generator.model": "embedded",
+    "generator.model": "sparring/examples/toy/generator",
     "tracking.name": None,
     **{f"key.{i}": "v" * 900 for i in range(120)},
 }

@@ -19,7 +19,7 @@ from tests.integration.conftest import ROOT, Drive, eventually, rows_of
 RAY = Path(sys.executable).parent / "ray"
 HEAD, JUDGE = far_nodes.NEAR, far_nodes.FAR
 SHORT = (
-    "--config", "embedded", "--curriculum.stages", "[1]", "--curriculum.n-discriminator-steps", "1",
+    "--config", "toy", "--curriculum.stages", "[1]", "--curriculum.n-discriminator-steps", "1",
     "--curriculum.n-generator-steps", "1", "--curriculum.k-alternating-steps", "6",
     "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4", "--rollout.actors", "1",
     "--no-evaluation.enabled", "--checkpoint.every", "4", "--sandbox.backend", "namespace",

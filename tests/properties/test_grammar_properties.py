@@ -1,15 +1,15 @@
-"""Properties of every Spec that the embedded grammar can draw."""
+"""Properties of every Spec that the grammar of the toy problems can draw."""
 
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.grammar import Kind, code, describe, difficulty, signature, structure
+from lab.misconceptions import MISCONCEPTIONS
+from lab.sampling import bland_input, edge_input, is_near_constant, random_spec, run_reference
+from lab.traces import clean_trace, discriminator_suite, flawed_trace
 from sparring.core.source import parse_signature
-from sparring.embedded.grammar import Kind, code, describe, difficulty, signature, structure
-from sparring.embedded.misconceptions import MISCONCEPTIONS
-from sparring.embedded.sampling import bland_input, edge_input, is_near_constant, random_spec, run_reference
-from sparring.embedded.traces import clean_trace, discriminator_suite, flawed_trace
 
 seeds = st.integers(min_value=0, max_value=2**62)
 specs = seeds.map(lambda seed: random_spec(Random(seed)))

@@ -4,8 +4,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparring.embedded.grammar import code
-from sparring.embedded.sampling import random_spec
+from lab.grammar import code
+from lab.sampling import random_spec
 from sparring.evaluation.mutants import OPERATORS, mutants
 
 examples = settings(max_examples=100, deadline=None)

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparring.embedded.prediction import (
+from lab.prediction import (
     MAX_OUTPUT,
     author_demonstration,
     opponent_demonstration,

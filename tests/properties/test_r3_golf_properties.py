@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.grid_tasks import random_recipe
 from learners.advantages.task_norm import TaskNormaliser
 from sparring.core.source import is_valid_python
 from sparring.core.verdict import Status
-from sparring.embedded.grid_tasks import random_recipe
 from sparring.games.programs.golf_rewards import GolfRules, golf_reward, utf8_bytes
 from sparring.problems.grids import (
     GridTask,

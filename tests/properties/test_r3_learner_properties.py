@@ -10,13 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.model import build_tokenizer
 from learners.learner import Learner
 from learners.losses import policy_loss
 from learners.packing import row_of
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from sparring.core.batch import Sample
-from sparring.embedded.model import build_tokenizer
 from tests.learning import (
     batch,
     largest_difference,

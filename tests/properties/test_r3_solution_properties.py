@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparring.embedded.grid_tasks import random_recipe
+from lab.grid_tasks import random_recipe
 from sparring.tracking.solutions import SolutionDatabase, implementation
 
 examples = settings(max_examples=100, deadline=None)

@@ -27,7 +27,8 @@ from configs.evaluate import EvaluateOptions
 from configs.load import load_run
 from configs.solve import SolveOptions
 from sparring.__main__ import COMMANDS as COMMANDS_OF_SPARRING
-from sparring.embedded.catalogue import problems_of
+from sparring.core.project_files import EXAMPLES
+from sparring.problems.formats import load_dataset
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -228,7 +229,7 @@ def test_a_command_for_published_grids_leaves_out_what_does_not_fit() -> None:
         "python driver.py --no-such-key 1",
         "python driver.py --config no_such_recipe",
         "python -m sparring evaluate --dataset d.jsonl --policy p --format no_such_format",
-        "python -m sparring warm_start no_such_models",
+        "python -m lab.examples --no-such-option",
         "python -m sandbox_workers no_such_command",
         "python -m benchmarks.experiments.kuhn rae --no-such-option",
         "python -m benchmarks.no_such_benchmark",
@@ -262,8 +263,8 @@ def test_every_problem_on_a_page_is_of_the_kind_that_the_shipped_models_know() -
     asked = [one for page in PAGES for one in problems_asked_on(page) if one[0] != "..."]
     kinds = {
         re.sub(r"\d+", "N", problem.description): problem.entry_point
-        for numbers in ("small", "large")
-        for problem in problems_of("multistage", "train", numbers)
+        for name in ("toy", "edges")
+        for problem in load_dataset(EXAMPLES / name / "train.json", "problems")
     }
     assert len(asked) >= 3
     for text, signature in asked:

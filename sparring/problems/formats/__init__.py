@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sparring.core.problem import Problem
+from sparring.core.project_files import located
 from sparring.problems.formats.bigcodebench import bigcodebench
 from sparring.problems.formats.columns import check_fields, columns
 from sparring.problems.formats.contests import apps, code_contests, taco
@@ -71,7 +72,8 @@ def load_dataset(
     """Returns the data set's problems, in the data set's order.
 
     Args:
-        path: a file or, for formats whose files have entries, "owner/name" on the hub; a directory for "q".
+        path: a file (see project_files.located) or, for formats whose files have entries, "owner/name" on the hub; a directory
+            for "q".
         format: a key of FORMATS.
         fields: for "fields": the data set's column by field name (columns.FIELDS).
         exact_outputs: if true, the output of a whole program is compared line by line, and not as the data set's own tester
@@ -83,7 +85,7 @@ def load_dataset(
         ProblemFileError: the data set is unusable. The message is one line: file, entry, field, what was expected, how to
             fix it.
     """
-    path = Path(path).expanduser()
+    path = located(path)
     if format not in FORMATS:
         raise ProblemFileError(f"{path}: unknown format {format!r}; give one of {', '.join(FORMATS)}")
     if (format == "fields") != bool(fields):

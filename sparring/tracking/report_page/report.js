@@ -317,7 +317,7 @@ const charts = [
   new Chart("Policy loss", byPolicy("policy_loss"), { zero: false }),
   new Chart("Value loss", byPolicy("value_loss")),
   new Chart("Entropy", byPolicy("entropy")),
-  new Chart("KL to the warm start", byPolicy("kl_to_warm_start")),
+  new Chart("KL to the initial model", byPolicy("kl_to_initial")),
   new Chart("Gradient norm", byPolicy("gradient_norm")),
   new Chart("Mismatch of engine and learner", byPolicy("mismatch_max")),
   new Chart("Tokens per second", paths("tokens_per_s")),

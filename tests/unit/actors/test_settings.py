@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from actors.settings import OWN_ARGUMENTS, VllmEngineSettings
 from configs.load import load_run
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 
 
 @pytest.mark.parametrize("name", OWN_ARGUMENTS)
@@ -19,7 +19,7 @@ def test_an_argument_that_has_a_key_or_must_not_change_is_refused(name: str) -> 
 def test_other_arguments_reach_vllm_and_replace_ours(device: str) -> None:
     from actors.vllm_engine import engine_args
 
-    model = str(SHIPPED / "generator")
+    model = str(EXAMPLES / "toy/generator")
     words = ["--generator.engine.extra", '{"max_num_batched_tokens": 7000, "enable_prefix_caching": false}']
     settings = load_run(["--config", "chat", *words])[0].to_config().generator.engine
     assert isinstance(settings, VllmEngineSettings)

@@ -15,9 +15,9 @@ from benchmarks.experiments.bug_finding import (
     random_input,
 )
 from configs.load import load_run
+from lab.problems import toy_problems, toy_specs
 from sandbox_workers.local import LocalSandbox
 from sandbox_workers.nothing import NoSandbox
-from sparring.embedded.problems import embedded_problems, embedded_specs
 from sparring.evaluation.mutants import OPERATORS, Mutant
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.suite_scores import SuiteRecord
@@ -63,7 +63,7 @@ def test_what_the_sandbox_could_not_judge_is_in_no_share(monkeypatch: pytest.Mon
     bugs = [
         Mutant(source="", operator=operator, line=1) for operator in ("comparison", "constant", "boolean")
     ]
-    problem, spec = embedded_problems("held_out")[0], embedded_specs("held_out")[0]
+    problem, spec = toy_problems("held_out")[0], toy_specs("held_out")[0]
     target = Target(problem=problem, spec=spec, bugs=bugs)
     counts = dict.fromkeys(("emitted", "parsed", "well_formed", "agreed", "distinct"), 3)
     record = SuiteRecord(**counts, repeated=0, validity=1.0, mutants=(True, False, None))
@@ -83,13 +83,13 @@ def test_what_the_sandbox_could_not_judge_is_in_no_share(monkeypatch: pytest.Mon
 
 @pytest.fixture(scope="module")
 def raw_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An embedded model that has learnt nothing, as a checkpoint directory; torch with one thread, which is enough."""
+    """A toy model that has learnt nothing, as a checkpoint directory; torch with one thread, which is enough."""
     import torch
 
-    from sparring.embedded.model import build_model, build_tokenizer
+    from lab.model import build_model, build_tokenizer
     from sparring.games.prompts import END, MARKER_TOKENS, PAD
 
-    corpus = [text for p in embedded_problems("train")[:200] for text in (p.description, *p.baseline_asserts)]
+    corpus = [text for p in toy_problems("train")[:200] for text in (p.description, *p.baseline_asserts)]
     tokenizer = build_tokenizer(iter(corpus), MARKER_TOKENS, PAD, END)
     directory, threads = tmp_path_factory.mktemp("model"), torch.get_num_threads()
     torch.set_num_threads(1)

@@ -15,7 +15,7 @@ from benchmarks.experiments.phase_diagram import (
     share_caught,
     showing,
 )
-from sparring.embedded.problems import embedded_specs
+from lab.problems import toy_specs
 
 SMALL = Settings(shared="all problems", numbers="1 to 9", judged_by="oracle", problems=24, steps=40)
 
@@ -52,7 +52,7 @@ def test_the_same_seed_is_the_same_run():
 
 
 def test_the_oracle_shows_every_mistake_that_shows_at_all():
-    for spec in embedded_specs("train")[:100]:
+    for spec in toy_specs("train")[:100]:
         right, inputs = function(spec), showing(spec)
         for misconception in biting(spec):
             wrong = function(misconception.distort(spec))

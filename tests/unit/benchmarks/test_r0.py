@@ -5,15 +5,15 @@ import pytest
 
 from benchmarks.experiments import r0
 from configs.load import load_run
+from lab.problems import toy_specs
+from lab.sampling import run_reference
+from lab.traces import weak_input
 from sparring.core.episode import Trajectory
-from sparring.embedded.problems import embedded_specs
-from sparring.embedded.sampling import run_reference
-from sparring.embedded.traces import weak_input
 
 
 @pytest.mark.parametrize("arm", r0.ARMS)
 def test_every_arm_earns_as_r0_says(arm: str) -> None:
-    config = load_run(["--config", "embedded", *r0.ARMS[arm]])[0].to_config()
+    config = load_run(["--config", "toy", *r0.ARMS[arm]])[0].to_config()
     assert (config.game.rewards.validity_weight, config.game.rewards.validity_slots) == (0, 1)
     assert config.credit.kind == ("all" if arm.endswith("all_stages") else "stage")
     assert config.game.test_format == ("strict" if "strict" in arm else "input_only")
@@ -35,7 +35,7 @@ def test_an_assert_is_read(line: str, read: tuple | None) -> None:
 
 def test_asserts_are_counted_by_kind_of_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each problem a right one on a weak input, a wrong one on another, one of another type, and what is no assert."""
-    specs = iter(embedded_specs("held_out"))
+    specs = iter(toy_specs("held_out"))
 
     async def written(problems: list, *_: object) -> list[list[str]]:
         return [[suite(next(specs))] for _ in problems]
@@ -56,6 +56,6 @@ def test_asserts_are_counted_by_kind_of_input(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(r0, "writer", lambda *_: Nobody())
     monkeypatch.setattr(r0, "write_suites", written)
-    config = load_run(["--config", "embedded", *r0.ARMS["r0_strict"]])[0].to_config()
+    config = load_run(["--config", "toy", *r0.ARMS["r0_strict"]])[0].to_config()
     found = asyncio.run(r0.which_hold(Path(), config, seed=1))
     assert found == {"weak inputs": [True] * 100, "other inputs": [False] * 200}

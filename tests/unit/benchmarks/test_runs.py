@@ -7,7 +7,7 @@ from benchmarks.experiments.games import SCORES
 from configs.load import load_run
 
 
-@pytest.mark.parametrize("recipe", ["embedded", *SCORES])
+@pytest.mark.parametrize("recipe", ["toy", *SCORES])
 def test_every_recipe_runs_in_one_process(recipe):
     config = load_run(["--config", recipe, *runs.in_one_process(recipe)])[0].to_config()
     assert config.local
@@ -18,7 +18,7 @@ def test_every_recipe_runs_in_one_process(recipe):
 
 @pytest.mark.parametrize("arm", sparring.ARMS)
 def test_every_arm_s_arguments_are_keys(arm):
-    load_run(["--config", "embedded", *sparring.ARMS[arm], *runs.SHORT])[0].to_config()
+    load_run(["--config", "toy", *sparring.ARMS[arm], *runs.SHORT])[0].to_config()
 
 
 def test_the_short_run_s_arguments_are_keys():

@@ -4,7 +4,7 @@ from dataclasses import replace
 from benchmarks.experiments import particular, sparring
 from benchmarks.experiments.games import spread
 from configs.load import load_run
-from sparring.embedded.problems import embedded_problems, with_random_tests
+from lab.problems import toy_problems, with_random_tests
 from sparring.runtime.problem_sets import load_splits
 
 
@@ -31,15 +31,15 @@ def test_arms_are_compared_by_what_each_gained(monkeypatch, capsys):
 
 
 def test_random_tests_replace_those_of_the_same_problems_in_the_same_order(tmp_path):
-    options = argparse.Namespace(output=tmp_path, config="embedded")
-    blind, held_out = with_random_tests(embedded_problems("train"), 12, False), embedded_problems("held_out")
+    options = argparse.Namespace(output=tmp_path, config="toy")
+    blind, held_out = with_random_tests(toy_problems("train"), 12, False), toy_problems("held_out")
     arguments = sparring.on_files(blind, held_out, "blind", options)
-    config = load_run(["--config", "embedded", *sparring.ARMS["blind_tests"], *arguments])[0].to_config()
+    config = load_run(["--config", "toy", *sparring.ARMS["blind_tests"], *arguments])[0].to_config()
     assert load_splits(config) == (blind, held_out)
 
 
 def test_where_few_inputs_show_a_mistake_every_arm_practises_the_same_problems(tmp_path):
-    options = argparse.Namespace(output=tmp_path, config="embedded:edges")
+    options = argparse.Namespace(output=tmp_path, config="toy:edges")
     own, played = [], []
     for arm, words in particular.ARMS.items():
         given = ["--config", options.config, *words, *particular.on_drawn_tests(arm, options)]

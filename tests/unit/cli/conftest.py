@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lab.model import build_tokenizer
 from sandbox_workers.local import LocalSandbox
 from sparring.core.interfaces import Sampling
-from sparring.embedded.model import build_tokenizer
 from sparring.evaluation.writing import PolicyWriter
 from sparring.games.prompts import END, MARKER_TOKENS, PAD
 from sparring.runtime.model import Model

@@ -11,10 +11,10 @@ from configs.evaluate import EvaluateOptions
 from sparring.cli.evaluate import _problems, changed_game, evaluate, main, own_tests_report, suites_report
 from sparring.core.errors import SparringError
 from sparring.core.problem import Problem
-from sparring.embedded.problems import embedded_problems
-from sparring.embedded.teaching import SHIPPED, WARM_STARTS
+from sparring.core.project_files import EXAMPLES
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
+from sparring.problems.formats import load_dataset
 from sparring.problems.loader import load_problems
 from sparring.runtime.model import open_model
 from sparring.runtime.problem_sets import _learnable
@@ -56,7 +56,7 @@ def options(dataset: str, **more) -> EvaluateOptions:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--policy empty", "--dataset: Field required"),
+        ("--policy sparring/examples/toy --format mbpp", "--format has no effect without --dataset"),
         ("--dataset x", "give --policy or --discriminator"),
         ("--dataset x --policy a/b --discriminator c/d", "give --policy or --discriminator"),
         ("--dataset x --polcy empty", "unrecognized arguments: --polcy"),
@@ -76,7 +76,7 @@ def options(dataset: str, **more) -> EvaluateOptions:
         ("--dataset x --discriminator baseline --max-tokens 3", "--max-tokens has no effect with --discriminator base"),
         ("--dataset x --discriminator a/b --samples 3", "--samples has no effect with --discriminator"),
         ("--dataset x --policy a/b --stages 3 --answer-format direct", "--answer-format has no effect"),
-        ("--dataset embedded --policy empty --format mbpp", "--dataset embedded has no format"),
+        ("--policy empty", "--dataset is missing"),
         ("--dataset x --policy empty --json /nowhere/out.json", "--json /nowhere/out.json"),
         ("--dataset x --policy empty --json /tmp", "--json /tmp: is a directory"),
         ("--dataset none.json --policy empty", "none.json: no such file"),
@@ -99,7 +99,7 @@ def test_errors(arguments: str, said: str, capsys):
 @pytest.mark.parametrize(("option", "role"), [("policy", "generator"), ("discriminator", "discriminator")])
 def test_a_model_may_be_named_by_its_run(option, role, monkeypatch, tmp_path):
     (tmp_path / "metrics.jsonl").touch()
-    shutil.copytree(SHIPPED, tmp_path / "checkpoints" / "best")
+    shutil.copytree(EXAMPLES / "toy", tmp_path / "checkpoints" / "best")
     opened = []
 
     def look(name, key):
@@ -108,7 +108,7 @@ def test_a_model_may_be_named_by_its_run(option, role, monkeypatch, tmp_path):
 
     monkeypatch.setattr("sparring.cli.evaluate.open_model", look)
     with pytest.raises(SparringError, match="seen"):
-        evaluate(EvaluateOptions(dataset="embedded", **{option: str(tmp_path)}))
+        evaluate(EvaluateOptions(**{option: str(tmp_path)}))
     assert opened == [(str(tmp_path / "checkpoints" / "best" / role), f"--{option}")]
 
 
@@ -398,8 +398,8 @@ def test_suites_need_functions(scripted, capsys):
     assert "suites need Python functions" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("recipe", "numbers"), [("embedded", "small"), ("edges", "large")])
-def test_embedded_problems_are_those_that_the_models_run_plays(recipe: str, numbers) -> None:
-    policy = str(WARM_STARTS / recipe / "generator")
-    settings = EvaluateOptions(dataset="embedded", policy=policy)
-    assert _problems(settings, open_model(policy, "--policy")) == embedded_problems("held_out", numbers)
+@pytest.mark.parametrize("name", ["toy", "edges"])
+def test_without_a_data_set_the_problems_are_those_held_out_by_the_models_run(name: str) -> None:
+    policy = str(EXAMPLES / name / "generator")
+    held_out = load_dataset(EXAMPLES / name / "held_out.json", "problems")
+    assert _problems(EvaluateOptions(policy=policy), open_model(policy, "--policy")) == held_out

@@ -5,11 +5,11 @@ from pathlib import Path
 from transformers import GenerationConfig
 
 from sparring.cli.export import write_model, write_tokenizer
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 
 
 def test_flags_that_transformers_would_not_save_are_exported(tmp_path: Path) -> None:
-    source = shutil.copytree(SHIPPED / "generator", tmp_path / "generator")
+    source = shutil.copytree(EXAMPLES / "toy/generator", tmp_path / "generator")
     target = tmp_path / "out"
     target.mkdir()
     (source / "generation_config.json").write_text(json.dumps({"temperature": 0.9}))

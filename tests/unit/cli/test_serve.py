@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparring.cli.serve import main
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 
-GENERATOR = f"--model=gen={SHIPPED / 'generator'}"
+GENERATOR = f"--model=gen={EXAMPLES / 'toy/generator'}"
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ def test_a_port_that_is_taken_is_refused(refused) -> None:
     assert f"--port {port}: Address already in use" in error
 
 
-def test_of_an_embedded_model_is_said_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_toy_model_is_described(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit):
         main([GENERATOR, f"--port={taken.getsockname()[1]}", "--sandbox=none", "--kv-cache-mb=16"])
-    assert "gen: This is an embedded model" in capsys.readouterr().out
+    assert "gen: This is a toy model" in capsys.readouterr().out
 
 
 def test_who_stops_it_is_told_at_once_that_it_stops(

@@ -159,5 +159,9 @@ def test_the_engine_is_on_the_gpu_that_is_seen(problems, scripted, monkeypatch) 
     monkeypatch.setattr("sparring.runtime.hardware.detect", lambda: SimpleNamespace(device="cuda", bf16=True))
     settings = solve(problems)["settings"]
     assert (settings["device"], settings["dtype"]) == model.engines[0] == ("cuda", "bfloat16")
-    assert scores(EvaluateOptions(dataset="embedded", policy="m/m", problems=1, sandbox="process"))
+    assert scores(
+        EvaluateOptions(
+            dataset="sparring/examples/toy/held_out.json", policy="m/m", problems=1, sandbox="process"
+        )
+    )
     assert model.engines[1] == ("cuda", "bfloat16")

@@ -121,7 +121,7 @@ def test_code_execution_is_evaluated_on_mbpp(monkeypatch) -> None:
     assert load(*recipe, "--problems.held-out.fraction", "0.3").problems.held_out.fraction == 0.3
 
 
-@pytest.mark.parametrize("config", ["embedded", "debug", "spiral_kuhn", "grpo_code_execution"])
+@pytest.mark.parametrize("config", ["toy", "debug", "spiral_kuhn", "grpo_code_execution"])
 def test_other_problems_have_nothing_to_do_with_mbpp(monkeypatch, capsys, config) -> None:
     before = load("--config", config)
     monkeypatch.setenv("MBPP_DATASET_PATH", "/data/mbpp.jsonl")
@@ -247,12 +247,11 @@ def test_a_wrong_number_of_questions_is_named(monkeypatch, mbpp) -> None:
 
 
 def test_a_variable_without_effect_on_the_recipe_is_named(monkeypatch) -> None:
-    monkeypatch.setenv("SPARRING_PROBLEMS__HELD_OUT__FILE", "/data/mine.json")
+    monkeypatch.setenv("SPARRING_GAME__MAX_PROGRAM_CHARS", "300")
     with pytest.raises(
-        ConfigError,
-        match=r"^SPARRING_PROBLEMS__HELD_OUT__FILE: unknown key problems\.held_out: kind embedded",
+        ConfigError, match=r"^SPARRING_GAME__MAX_PROGRAM_CHARS: unknown key game\.max_program_chars: kind"
     ):
-        load("--config", "embedded")
+        load("--config", "toy")
 
 
 def test_two_variables_for_one_key_are_refused(monkeypatch, recipe) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from configs.load import RECIPES, ConfigError, load_run
 from configs.schema import Config
-from configs.sections import EMBEDDED, ProblemFormat
+from configs.sections import ProblemFormat
+from sparring.core.project_files import is_example
 from sparring.curriculum.curriculum import Curriculum
-from sparring.games.prompts import END, MARKER_TOKENS, PAD
 from sparring.problems.formats import FORMATS
 
 ALL = sorted(path.stem for path in RECIPES.glob("*.yaml"))
@@ -61,19 +61,17 @@ def test_every_game_has_a_recipe():
     assert {shipped(name).game.kind for name in ALL} == set(KINDS)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if shipped(name).generator.model == EMBEDDED])
-def test_an_embedded_recipes_context_holds_its_longest_sequence(name):
-    """With a tokenizer of the problems' own words, as its warm start makes one."""
-    from sparring.embedded.model import build_tokenizer
+@pytest.mark.parametrize("name", [name for name in ALL if is_example(shipped(name).generator.model)])
+def test_a_toy_recipes_context_holds_its_longest_sequence(name):
     from sparring.runtime.build import fitting
     from sparring.runtime.problem_sets import load_splits
+    from sparring.runtime.start import load_tokenizers, starting_models
 
     config = shipped(name)
     train, held_out = load_splits(config)
     assert not {p.id for p in train} & {p.id for p in held_out}
-    texts = [problem.description for problem in train[:300]]
-    tokenizer = build_tokenizer(texts, MARKER_TOKENS, PAD, END)
-    assert fitting(config, train, held_out, dict.fromkeys(config.policies, tokenizer)) == (train, held_out)
+    tokenizers = load_tokenizers(starting_models(config))
+    assert fitting(config, train, held_out, tokenizers) == (train, held_out)
 
 
 # ---------------------------------------------------------------------- what has no effect is refused by its name
@@ -94,9 +92,6 @@ def refusals():
         for key in ("remembered_tests", "remembered_wrong_programs"):
             yield kind, {"curriculum": {key: 3}}, rf"curriculum\.{key} has no effect"
         yield kind, {"evaluation": {"suites": 5}}, r"evaluation\.suites has no effect"
-        for key in ("misreadings", "weak_suites", "invalid_suites"):
-            yield kind, {"warm_start": {key: 0.01}}, rf"warm_start\.{key} has no effect"
-        yield kind, {"warm_start": {"numbers": "large"}}, r"warm_start\.numbers has no effect"
         yield kind, {"credit": {"kind": "all"}}, "credit all has no effect"
         yield kind, {"credit": {"kind": "tree"}}, "credit tree has no effect"
         yield kind, {"credit": {"branches": 8}}, r"credit\.stage\.branches"
@@ -118,9 +113,6 @@ def refusals():
     for kind in KINDS:
         model = {"generator": {"model": "a", "max_tokens": 64, "engine": {"max_model_len": 64}}}
         yield kind, model, "generator: .*max_(tokens|model_len)"
-        if kind not in BOARDS:
-            words = r"generator\.model: the embedded model speaks only of the embedded problems"
-            yield kind, {"generator": {"model": EMBEDDED}, "problems": {"file": "mine.json"}}, words
     yield "multistage", {"generator": {"max_tokens": 900}}, "stages of max_tokens 900 leave no room"
     words = r"game\.rewards\.wrong_output_penalty has no effect with test_format input_only"
     changed = {"test_format": "input_only", "rewards": {"wrong_output_penalty": 0.1}}

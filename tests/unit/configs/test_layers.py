@@ -99,14 +99,7 @@ IMPLIED = [
         {"held_out": {"kind": "file"}},
         "problems.held_out.kind file: leaves out fraction of kind share\n",
     ),
-    (
-        "problems: {file: a.json, held_out: {fraction: 0.3}}",
-        ("--problems.kind", "embedded", "--generator.model", "embedded", "--discriminator.model", "embedded"),
-        {"kind": "embedded"},
-        "problems.kind embedded: leaves out file, held_out of kind file\n",
-    ),
-    ("problems: {kind: embedded}", ("--problems-file", "c.json"), {"kind": "file", "file": "c.json"}, ""),
-    ("problems: {file: a.json}", ("--problems-file", "c.json"), {"kind": "file", "file": "c.json"}, ""),
+    ("problems: {file: a.json}", ("--problems-file", "c.json"), {"file": "c.json"}, ""),
     ("problems: {file: a.json, held_out: {fraction: 0.3}}", ("--problems-file", "c.json"), {"held_out": {"fraction": 0.3}}, ""),
 ]  # fmt: skip
 

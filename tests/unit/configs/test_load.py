@@ -48,18 +48,21 @@ def test_every_key_of_every_recipe_and_size_arrives(path, size):
     check(read_recipe(path, size), load("--config", f"{path.stem}:{size}" if size else path.stem))
 
 
-def test_only_embedded_models_are_trusted_with_a_sandbox_that_does_not_contain():
+def test_only_toy_models_on_toy_problems_are_trusted_with_a_sandbox_that_does_not_contain():
     assert load().trusts_programs
     assert not load("--config", "debug", "--discriminator.model", "/models/mine").trusts_programs
+    assert not load("--config", "debug", "--problems.file", "mine.json").trusts_programs
+    assert not load("--config", "debug", "--problems.held-out.file", "mine.json").trusts_programs
     assert not load("--config", "qwen_1_5b_cpu").trusts_programs
+    assert load("--config", "spiral_kuhn").trusts_programs
 
 
-def test_the_embedded_recipe_is_the_default():
-    assert load_run([]) == load_run(["--config", "embedded:edges"])
+def test_the_toy_recipe_is_the_default():
+    assert load_run([]) == load_run(["--config", "toy:edges"])
 
 
 def test_an_unknown_recipe_names_those_there_are():
-    with pytest.raises(ConfigError, match=r"--config nonesuch: no such file.*debug.*embedded"):
+    with pytest.raises(ConfigError, match=r"--config nonesuch: no such file.*debug.*toy"):
         load("--config", "nonesuch")
 
 
@@ -352,7 +355,7 @@ def test_what_starts_from_a_checkpoint_has_its_runs_settings(tmp_path):
     run, name = load_run(["--resume-from", str(checkpoint), "--curriculum.attempts", "3"])
     assert (run.local, run.seed, run.learning_rate, run.run_name) == (True, 7, 1e-5, None) and name == "chat"
     assert run.curriculum.attempts == 3
-    assert load("--resume-from", str(checkpoint), "--config", "embedded").seed == 1
+    assert load("--resume-from", str(checkpoint), "--config", "toy").seed == 1
     (checkpoint / "manifest.json").touch()
     (tmp_path / "mirror").symlink_to(checkpoint.parents[0])
     there = f"file://{tmp_path}/mirror"
@@ -384,7 +387,7 @@ def test_help_lists_the_keys_their_kinds_and_the_environment_and_exits_with_0(ca
                  "SPARRING_EVALUATION__PROBLEMS=10", "MBPP_DATASET_PATH"):  # fmt: skip
         assert said in text
     words = " ".join(text.split())
-    for section, kind in (("game", "multistage"), ("problems", "embedded"), ("generator.engine", "vllm")):
+    for section, kind in (("game", "multistage"), ("generator.engine", "vllm")):
         assert f"(default: {kind})" in words.split(f"--{section}.kind ")[1].split(" --")[0]
     assert "ifdef" not in words and "(required if its section is of this kind)" in words
 
@@ -416,25 +419,38 @@ def test_models_and_problems_of_ones_own_take_the_chat_recipe(arguments):
     assert run.game.test_format == "relabel"
 
 
-@pytest.mark.parametrize("recipe", [(), ("--config", "code_golf"), ("--config", "embedded")])
-def test_the_embedded_problems_are_taken_by_name_as_a_file_too(recipe):
-    arguments = (*recipe, "--problems-file", "embedded")
-    assert load_run(list(arguments)) == load_run(list(recipe))
+def test_toy_problems_by_their_path_keep_the_default_recipe():
+    run, name = load_run(["--problems-file", "sparring/examples/toy/train.json"])
+    assert name == "toy-edges" and run.trusts_programs
 
 
-def test_the_embedded_problems_replace_a_recipes_file(recipe, monkeypatch):
-    text = "problems: {file: a.json, held_out: {fraction: 0.3}}"
-    assert load(*recipe(text), "--problems-file", "embedded").problems.kind == "embedded"
-    assert load(*recipe("problems: {file: embedded}")).problems.kind == "embedded"
-    monkeypatch.setenv("SPARRING_PROBLEMS__FILE", "embedded")
-    assert load(*recipe(text)).problems.kind == "embedded"
+HELD_OUT = "sparring/examples/toy/held_out.json"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), {"kind": "file", "file": Path(HELD_OUT), "format": None, "split": None}),
+        (("--problems-file", "mine.json"), {"kind": "share", "fraction": 0.2}),
+        (("--problems-file", "mine.json", "--problems.held-out.file", "b.json"), {"file": Path("b.json")}),
+        (("--problems.held-out.kind", "share"), {"kind": "share", "fraction": 0.2}),
+    ],
+)
+def test_held_out_toy_problems_go_with_the_training_problems_that_they_belong_to(arguments, expected):
+    found = load("--config", "toy", *arguments).problems.held_out.model_dump()
+    assert expected.items() <= found.items()
+
+
+def test_a_size_with_problems_of_its_own_leaves_out_the_toy_problems():
+    problems = load("--config", "output_prediction:1.5b").problems
+    assert problems.held_out.kind == "share" and not problems.are_examples
 
 
 def test_a_model_in_the_environment_takes_the_chat_recipe_too(monkeypatch):
     monkeypatch.setenv("SPARRING_GENERATOR__MODEL", "a/b")
     assert load_run([])[1] == "chat"
     assert load_run(["--config", "q:7b"])[1] == "q-7b"
-    assert load_run(["--generator-model", "embedded"])[1] == "embedded-edges"
+    assert load_run(["--generator-model", "sparring/examples/toy/generator"])[1] == "toy-edges"
 
 
 # ---------------------------------------------------------------------- the schema
@@ -472,10 +488,6 @@ def test_evaluation_is_switched_off_whatever_else_the_recipe_says_of_it() -> Non
         ("--local --rollout.actors 2", "rollout.actors has no effect with local"),
         ("--local --sandbox.workers 2", "sandbox.workers has no effect with local"),
         ("--local --generator.learner.cpus 2", "generator.learner.cpus has no effect with local"),
-        (
-            "--config chat --warm-start.seed 3",
-            "warm_start.seed has no effect where no policy's model is embedded",
-        ),
     ],
 )
 def test_a_key_without_effect_is_refused_on_the_command_line(arguments: str, refused: str) -> None:
@@ -484,7 +496,7 @@ def test_a_key_without_effect_is_refused_on_the_command_line(arguments: str, ref
 
 
 def test_a_recipe_may_have_keys_for_those_who_run_it_otherwise() -> None:
-    assert load("--config", "embedded", "--local", "--sandbox.slots", "2").rollout.actors == 2
+    assert load("--config", "toy", "--local", "--sandbox.slots", "2").rollout.actors == 2
 
 
 # ---------------------------------------------------------------------- what other trainers call it

@@ -193,7 +193,7 @@ def test_a_run_measures_the_gap_where_tests_pay(sandbox, recipe, changes, gap):
 
 
 def test_a_gap_alarm_that_cannot_ring_is_refused():
-    for recipe in ("embedded", "spiral_kuhn", "output_prediction"):
+    for recipe in ("toy", "spiral_kuhn", "output_prediction"):
         with pytest.raises(ConfigError, match=r"evaluation.gap_alarm has no effect"):
             load_run(["--config", recipe, "--evaluation.gap-alarm", "0.1"])
     assert load_run(["--config", "unit_tests_lua", "--evaluation.gap-alarm", "0.1"])

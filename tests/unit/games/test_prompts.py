@@ -5,11 +5,11 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from lab.model import build_tokenizer
 from sparring.core.errors import SparringError
 from sparring.core.interfaces import Message
 from sparring.core.problem import Problem
 from sparring.core.stages import REASONING_STAGES
-from sparring.embedded.model import build_tokenizer
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.messages import attack, closing, example_test, go_on, solve, without_example
 from sparring.games.multistage.rules import MultistageRules

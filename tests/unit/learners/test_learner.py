@@ -283,7 +283,7 @@ def test_the_first_update_on_own_samples_starts_at_ratio_1(
     assert metrics["clip_fraction"] == 0
     assert abs(metrics["approximate_kl"]) < 1e-6
     assert metrics["mismatch_max"] < 1e-4
-    assert abs(metrics["kl_to_warm_start"]) < 1e-6
+    assert abs(metrics["kl_to_initial"]) < 1e-6
 
 
 def test_a_mismatch_between_engine_and_learner_is_reported(make_learner, sample_of):
@@ -329,7 +329,7 @@ def test_without_kl_there_is_no_reference(make_learner, sample_of) -> None:
     learner = make_learner(1e-2, kl={"kind": "none"})
     assert learner.policy.reference is None
     metrics = learner.step(batch(sample_of(learner, [3, 4], [6, 7, 8])))
-    assert "kl_to_warm_start" not in metrics and metrics["gradient_norm"] > 0
+    assert "kl_to_initial" not in metrics and metrics["gradient_norm"] > 0
 
 
 def test_the_kl_term_pulls_back_to_the_warm_start(make_learner, sample_of):
@@ -338,7 +338,7 @@ def test_the_kl_term_pulls_back_to_the_warm_start(make_learner, sample_of):
         learner = make_learner(1e-2, kl=kl)
         for step in range(1, 9):
             metrics = learner.step(batch(sample_of(learner, [3, 4], [6, 7, 8]), step=step))
-        drifted.append(metrics["kl_to_warm_start"])
+        drifted.append(metrics["kl_to_initial"])
     assert drifted[0] > 2 * drifted[1] > 0
 
 

@@ -42,13 +42,13 @@ def test_an_adapter_starts_as_nothing_and_leaves_the_backbone_alone(
     assert largest_difference(weights(learner), {n: p.detach() for n, p in start.items()}) == 0
     base = {n: p.clone() for n, p in learner.policy.model.named_parameters() if ".lora_" not in n}
     metrics = learner.step(random_batch(learner))
-    assert metrics["kl_to_warm_start"] == pytest.approx(0, abs=1e-6), "measured before it learned"
+    assert metrics["kl_to_initial"] == pytest.approx(0, abs=1e-6), "measured before it learned"
     after = dict(learner.policy.model.named_parameters())
     assert all(torch.equal(value, after[name]) for name, value in base.items())
     changed = weights(learner)
     moved = [n for n, p in start.items() if not torch.equal(changed[n], p)]
     assert moved and all("proj" in name for name in moved)
-    assert learner.step(random_batch(learner, 2))["kl_to_warm_start"] > 1e-6
+    assert learner.step(random_batch(learner, 2))["kl_to_initial"] > 1e-6
 
 
 def test_the_merged_weights_are_the_policy(make_learner, random_batch, tmp_path):

@@ -1,13 +1,17 @@
 """Loading problem files: what is accepted, and the one line that every mistake becomes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sparring.core.project_files import EXAMPLES as TOYS
 from sparring.core.source import parse_signature
+from sparring.core.verdict import OutputTest
 from sparring.problems.formats import load_dataset
-from sparring.problems.loader import ProblemFileError, load_problems, load_to_solve
+from sparring.problems.formats.outputs import AppsTest
+from sparring.problems.loader import ProblemFileError, entry_of, load_problems, load_to_solve
 from sparring.problems.splits import split_problems
 
 EXAMPLES = Path(__file__).parents[3] / "sparring" / "problems" / "example_problems.json"
@@ -55,6 +59,53 @@ def test_loads_every_field(tmp_path):
     assert problem.hidden_tests == problem.evaluation_tests == ("assert double(-1) == -2",)
     assert problem.difficulty == 3
     assert problem.tags == ("math",)
+
+
+LUA = {
+    **GOOD,
+    "function_signature": "",
+    "language": "lua",
+    "baseline_tests": [{"code": "print(double(2))", "stdout": "4\n"}],
+    "hidden_tests": [{"stdin": "2", "stdout": "4\n"}, {"stdout": ""}],
+    "reference_solution": "function double(n) return n * 2 end",
+}
+
+
+def test_tests_may_compare_outputs_of_programs_in_any_language(tmp_path):
+    (problem,) = load_problems(write(tmp_path, LUA))
+    assert problem.language == "lua" and not problem.is_function
+    assert problem.baseline_tests == (OutputTest(code="print(double(2))", stdout="4\n"),)
+    assert problem.hidden_tests == (OutputTest(stdin="2", stdout="4\n"), OutputTest(stdout=""))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        GOOD,
+        LUA,
+        changed(hidden_tests=["assert double(3) == 6"], wrong_solutions=["def double(n): return 0"]),
+        changed(preamble="import math", epilogue="double(1)", limits={"cpu_s": 5}),
+    ],
+)
+def test_a_problem_is_written_as_it_was_read(tmp_path, entry):
+    (problem,) = load_problems(write(tmp_path, entry))
+    assert entry_of(problem) == entry
+    assert load_problems(write(tmp_path, entry_of(problem))) == [problem]
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in TOYS.glob("*/train.json")))
+def test_the_toy_problems_are_written_as_they_were_read(name):
+    file = TOYS / name / "train.json"
+    assert [entry_of(problem) for problem in load_problems(file)] == json.loads(file.read_text())["problems"]
+
+
+def test_a_problem_with_a_contests_own_comparison_cannot_be_written(tmp_path):
+    (problem,) = load_problems(write(tmp_path, LUA))
+    graded = replace(problem, hidden_tests=(AppsTest(stdin="2", stdout="4"),))
+    with pytest.raises(
+        ProblemFileError, match="problem double: its tests compare outputs in the way of its data set"
+    ):
+        entry_of(graded)
 
 
 def test_hidden_tests_are_optional(tmp_path):
@@ -123,6 +174,7 @@ def test_folder_instead_of_file(tmp_path):
 
 
 AT = "problem 'double' (index 0), "
+OBJECTS = ', or of objects, such as {"stdin": "2", "stdout": "4"}'
 
 
 @pytest.mark.parametrize(
@@ -158,21 +210,39 @@ AT = "problem 'double' (index 0), "
             without("baseline_tests"),
             (
                 f"{AT}field 'baseline_tests': missing; add a non-empty list of strings, "
-                'such as ["assert double(2) == 4"]'
+                f'such as ["assert double(2) == 4"]{OBJECTS}'
             ),
         ),
         (
             changed(baseline_tests=[]),
             (
                 f"{AT}field 'baseline_tests': found an empty list; expected 'baseline_tests' to be a non-empty list of "
-                'strings, such as ["assert double(2) == 4"]'
+                f'strings, such as ["assert double(2) == 4"]{OBJECTS}'
             ),
         ),
         (
             changed(baseline_tests="assert double(2) == 4"),
             (
                 f"{AT}field 'baseline_tests': found a string; expected 'baseline_tests' to be a non-empty list of "
-                'strings, such as ["assert double(2) == 4"]'
+                f'strings, such as ["assert double(2) == 4"]{OBJECTS}'
+            ),
+        ),
+        (
+            changed(baseline_tests=[{"stdin": "2"}]),
+            (
+                f"{AT}field 'baseline_tests[0]': key 'stdout': missing; add a non-empty list of strings, "
+                f'such as ["assert double(2) == 4"]{OBJECTS}'
+            ),
+        ),
+        (
+            changed(hidden_tests=[{"stdout": "4", "input": "2"}]),
+            f"{AT}field 'hidden_tests[0]': unknown key 'input'; give some of stdin, code, stdout",
+        ),
+        (
+            changed(language="lua"),
+            (
+                f"{AT}field 'baseline_tests[0]': a string is a test in Python, and the program is in lua; expected an "
+                'object, such as {"code": "print(f(2))", "stdout": "4"}'
             ),
         ),
         (
@@ -209,8 +279,8 @@ AT = "problem 'double' (index 0), "
         (
             changed(hidden_tests={"a": 1}),
             (
-                f"{AT}field 'hidden_tests': found an object; expected 'hidden_tests' to be a list of strings, "
-                'such as ["assert double(-1) == -2"]'
+                f"{AT}field 'hidden_tests': found an object; expected 'hidden_tests' to be a list like that of "
+                'baseline_tests, such as ["assert double(-1) == -2"]'
             ),
         ),
         (
@@ -218,7 +288,7 @@ AT = "problem 'double' (index 0), "
             (
                 f"{AT}field 'baseline_test': unknown field; remove it, or correct its name to one of id, description, "
                 "function_signature, baseline_tests, reference_solution, difficulty, tags, hidden_tests, "
-                "other_solutions, wrong_solutions, limits"
+                "other_solutions, wrong_solutions, language, preamble, epilogue, limits"
             ),
         ),
         (

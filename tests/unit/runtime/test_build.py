@@ -8,7 +8,7 @@ import pytest
 from configs.schema import Config
 from sparring.core.errors import SparringError
 from sparring.core.problem import Problem
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 from sparring.runtime import build
 from sparring.runtime.parts import Start
 from sparring.runtime.start import open_tokenizer
@@ -65,7 +65,7 @@ def test_where_none_would_be_left_the_run_is_refused() -> None:
 
 def test_engines_are_probed_with_text(tmp_path: Path) -> None:
     """In 16 bits, what engine and learner say of random tokens may differ by more than the tolerance."""
-    folder = str(SHIPPED / "generator")
+    folder = str(EXAMPLES / "toy/generator")
     start = Start(
         run_directory=tmp_path,
         models={"generator": folder, "discriminator": folder},
@@ -77,12 +77,12 @@ def test_engines_are_probed_with_text(tmp_path: Path) -> None:
         assert open_tokenizer(folder).decode(spec.probe).startswith("Return the sum of all numbers")
 
 
-@pytest.mark.parametrize("checkpoint", [None, SHIPPED])
+@pytest.mark.parametrize("checkpoint", [None, EXAMPLES / "toy"])
 def test_weights_of_a_checkpoint_are_handed_in_even_if_it_is_the_model_too(
     tmp_path: Path, checkpoint: Path | None
 ) -> None:
     """Otherwise a run with --resume-from would wait for them."""
-    models = {role: str(SHIPPED / role) for role in ("generator", "discriminator")}
+    models = {role: str(EXAMPLES / "toy" / role) for role in ("generator", "discriminator")}
     start = Start(run_directory=tmp_path, models=models, checkpoint=checkpoint, versions={}, state=None)
     specs = build.learner_specs(config("refuse", 9000), start).values()
     assert [spec.from_checkpoint for spec in specs] == [checkpoint is not None] * 2

@@ -305,17 +305,17 @@ def test_of_a_groups_memory_a_twentieth_of_its_own_is_left() -> None:
     assert CPU.host_bytes is None, "not known"
 
 
-EMBEDDED = {"model": "embedded"}
+TOY = {"model": "sparring/examples/toy/generator"}
 
 
 def test_a_run_prints_what_it_found_and_chose(monkeypatch, capsys) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     machine, own = (
         detect(),
-        Config.model_validate({"device": "cpu", "generator": EMBEDDED, "discriminator": EMBEDDED}),
+        Config.model_validate({"device": "cpu", "generator": TOY, "discriminator": TOY}),
     )
     config = fit(own, machine)
-    assert config == fitted(own, machine)
+    assert config == settled(own, hardware_of_runs.choices(own, machine))
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("this machine: ") and second.startswith("chosen: evaluation.problems 100, ")
     fit(config, machine)
@@ -327,8 +327,7 @@ def test_what_is_left_open_is_chosen_once(monkeypatch) -> None:
     asked, choose = [], memory_plan.choose
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(memory_plan, "choose", lambda *given: asked.append(given) or choose(*given))
-    policy = {"model": "embedded"}  # a config that is at hand
-    fit(Config.model_validate({"generator": policy, "discriminator": policy}), H100)
+    fit(Config.model_validate({"generator": TOY, "discriminator": TOY}), H100)
     assert len(asked) == 1
 
 
@@ -373,7 +372,7 @@ def test_a_gpu_that_torch_has_no_kernels_for_is_refused(monkeypatch) -> None:
     old = replace(V100, least_capability=(7, 5))
     with pytest.raises(SparringError, match=r"Tesla V100.*capability 7\.0.*below 7\.5"):
         fit(Config(), old)
-    own = Config.model_validate({"device": "cpu", "generator": EMBEDDED, "discriminator": EMBEDDED})
+    own = Config.model_validate({"device": "cpu", "generator": TOY, "discriminator": TOY})
     assert fit(own, old).device == "cpu"
     assert fit(own.model_copy(update={"device": "auto"}), V100).device == "cuda"
 
@@ -381,12 +380,12 @@ def test_a_gpu_that_torch_has_no_kernels_for_is_refused(monkeypatch) -> None:
 def test_vllms_cpu_build_leaves_a_gpu_unused(monkeypatch, capsys) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     machine = replace(H100, vllm_for_cpu=True)
-    own = Config.model_validate({"generator": EMBEDDED, "discriminator": EMBEDDED})
+    own = Config.model_validate({"generator": TOY, "discriminator": TOY})
     assert fit(own, machine).device == "cpu"
     assert "LOCK=gpu" in capsys.readouterr().out
     with pytest.raises(SparringError, match=r"CPU build.*LOCK=gpu"):
         fit(own.model_copy(update={"device": "cuda"}), machine)
-    other = {"model": "embedded", "engine": {"kind": "transformers"}}
+    other = {**TOY, "engine": {"kind": "transformers"}}
     asked = Config.model_validate({"device": "cuda", "generator": other, "discriminator": other})
     assert fit(asked, machine).device == "cuda"
 

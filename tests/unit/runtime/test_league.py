@@ -17,7 +17,7 @@ from sparring.runtime.start import STARTED_FROM
 from tests.playing import Letters, ScriptedPolicy
 
 KUHN = load_run(["--config", "spiral_kuhn"])[0].to_config()
-MULTISTAGE = load_run(["--config", "embedded"])[0].to_config()
+MULTISTAGE = load_run(["--config", "toy"])[0].to_config()
 
 
 @pytest.fixture
@@ -44,7 +44,6 @@ def says(monkeypatch):
 
 def test_members_are_the_start_and_each_checkpoint_once_in_order(run, monkeypatch):
     monkeypatch.setattr(league, "starting_models", lambda config: {"generator": "warm"})
-    monkeypatch.setattr(league, "make_embedded_models", lambda config, models: None)
     found = members_of(run, KUHN)
     assert [m.name for m in found] == ["before", "step 3", "step 12", "step 100"]
     assert found[0].models == {"generator": "warm"}
@@ -131,7 +130,7 @@ def test_at_a_board_two_engines_divide_the_memory_of_the_runs_own(monkeypatch):
     assert max(most) == pytest.approx(0.9)
 
 
-def test_programs_of_the_embedded_models_need_no_namespaces(monkeypatch):
+def test_programs_of_toy_models_need_no_namespaces(monkeypatch):
     class Refused(Exception): ...
 
     def opened(kind, *, trusted, **_):

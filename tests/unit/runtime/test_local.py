@@ -13,7 +13,7 @@ from configs.load import load_run
 from learners.settings import LearnerSettings
 from learners.train_spec import LearnerSpec
 from sparring.core.play import PlayProgress
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 from sparring.runtime import local
 from sparring.runtime.parts import Start
 from tests.learning import save_tiny_model
@@ -38,7 +38,7 @@ def test_the_process_has_no_more_threads_than_its_learners_may(
     monkeypatch.setattr(local, "_build", lambda group: {})
     arguments = ["--config", "spiral_kuhn", "--local", "--device", "cpu"]
     config = load_run([*arguments, "--generator.learner.threads", str(asked)])[0].to_config()
-    models = dict.fromkeys(config.policies, str(SHIPPED / "generator"))
+    models = dict.fromkeys(config.policies, str(EXAMPLES / "toy/generator"))
     start = Start(run_directory=tmp_path, models=models, checkpoint=None, versions={}, state=None)
     with local.local_parts(config, [], start):
         assert torch.get_num_threads() == threads

@@ -6,7 +6,7 @@ import driver
 from sparring.runtime.hardware import detect
 from sparring.runtime.machines import machine_named
 
-PLAN = ("--config", "embedded:edges", "--plan-for")
+PLAN = ("--config", "toy:edges", "--plan-for")
 
 
 @pytest.mark.parametrize(

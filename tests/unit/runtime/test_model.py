@@ -8,7 +8,7 @@ import pytest
 from actors.settings import VllmEngineSettings
 from sparring.core.errors import SparringError
 from sparring.core.problem import Problem
-from sparring.embedded.teaching import SHIPPED, WARM_STARTS
+from sparring.core.project_files import EXAMPLES
 from sparring.games.programs.game import SolverGame
 from sparring.games.prompts import ChatFormat, TaggedFormat
 from sparring.runtime.model import (
@@ -70,7 +70,7 @@ def test_what_is_no_model_is_refused(tmp_path):
 
 @pytest.mark.asyncio
 async def test_a_model_that_vllm_does_not_load_is_refused_before_an_engine_starts(tmp_path, monkeypatch):
-    there = Path(shutil.copytree(SHIPPED / "generator", tmp_path / "model"))
+    there = Path(shutil.copytree(EXAMPLES / "toy/generator", tmp_path / "model"))
     config = json.loads((there / "config.json").read_text())
     (there / "config.json").write_text(json.dumps({**config, "architectures": ["OpenAIGPTLMHeadModel"]}))
     monkeypatch.setattr(
@@ -88,7 +88,7 @@ def test_a_policy_is_found_by_its_run_its_checkpoint_or_its_own_directory(tmp_pa
     best = checkpoint(tmp_path / "checkpoints" / "best", "generator", "discriminator")
     for name in (tmp_path, best, best / role):
         assert find_policy(str(name), role, "--k") == str(best / role)
-    assert find_policy("embedded", role, "--k") == str(SHIPPED / role)
+    assert find_policy("sparring/examples/toy", role, "--k").endswith(f"sparring/examples/toy/{role}")
     assert find_policy("owner/name", role, "--k") == "owner/name"
 
 
@@ -98,29 +98,27 @@ def test_a_checkpoint_without_a_discriminator_has_none_to_give(tmp_path: Path) -
         find_policy(str(alone), "discriminator", "--discriminator")
 
 
-# ---------------------------------------------------------------------- what an embedded model says of itself
+# ---------------------------------------------------------------------- what a toy model says of itself
 SMALL, LARGE = (f'"Return the sum of the above {n} numbers in xs."' for n in (6, 613))
 
 
-@pytest.mark.parametrize(("recipe", "example"), [("embedded", SMALL), ("edges", LARGE)])
+@pytest.mark.parametrize(("name", "example"), [("toy", SMALL), ("edges", LARGE)])
 @pytest.mark.parametrize("role", ["generator", "discriminator"])
-def test_an_embedded_model_names_a_problem_of_its_own_kind(recipe: str, role: str, example: str) -> None:
-    assert example in open_model(str(WARM_STARTS / recipe / role), "--k").note()
+def test_a_toy_model_names_a_problem_of_its_own_kind(name: str, role: str, example: str) -> None:
+    assert example in open_model(str(EXAMPLES / name / role), "--k").note()
 
 
 def test_so_does_one_that_was_exported(tmp_path: Path) -> None:
     there = tmp_path / "exported"
-    shutil.copytree(WARM_STARTS / "edges" / "generator", there)
+    shutil.copytree(EXAMPLES / "edges/generator", there)
+    assert LARGE in open_model(str(there), "--k").note()
+    (there / "README.md").unlink()
     bare = open_model(str(there), "--k").note()
     assert bare and '"' not in bare  # nothing says which problems it knows
-    (there / "README.md").write_text(
-        "---\nsparring_embedded: {game: multistage, numbers: large}\n---\n# mine\n"
-    )
-    assert LARGE in open_model(str(there), "--k").note()
 
 
-def test_an_embedded_model_warns_of_a_function_that_it_does_not_write() -> None:
-    model = open_model(str(SHIPPED / "generator"), "--k")
+def test_a_toy_model_warns_of_a_function_that_it_does_not_write() -> None:
+    model = open_model(str(EXAMPLES / "toy/generator"), "--k")
     assert "called f, not add" in model.note([replace(OTHER, function_signature="def add(a, b):")])
     assert model.note([OTHER]) == model.note([replace(OTHER, function_signature="")]) == model.note()
 
@@ -162,7 +160,7 @@ def test_a_run_of_another_version_is_named_with_its_key(game: dict, said: str) -
 
 def test_a_run_whose_config_is_damaged_is_named(tmp_path: Path) -> None:
     there = tmp_path / "checkpoints" / "best" / "generator"
-    shutil.copytree(SHIPPED / "generator", there)
+    shutil.copytree(EXAMPLES / "toy/generator", there)
     (tmp_path / "config.yaml").write_text("game: {kind: [")
     with pytest.raises(SparringError, match=r"config.yaml: not readable as YAML"):
         open_model(str(there), "--policy")
@@ -190,7 +188,7 @@ def test_of_a_run_the_best_checkpoint_is_taken_else_the_latest(tmp_path: Path) -
 
 def test_one_model_has_no_discriminator(tmp_path: Path) -> None:
     assert find_policies("owner/name", tmp_path) == ("owner/name", None)
-    assert find_policies("embedded", tmp_path)[1] is not None
+    assert find_policies("sparring/examples/toy", tmp_path)[1] is not None
 
 
 def test_what_writes_no_programs_or_has_no_checkpoint_is_refused(tmp_path: Path) -> None:

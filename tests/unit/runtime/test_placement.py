@@ -294,7 +294,6 @@ def test_learners_that_share_nothing_learn_at_the_same_time(sections: dict[str, 
 
 def test_policies_share_workers_as_their_learners_are_grouped() -> None:
     assert learner_groups(both(LORA)) == [("generator", "discriminator")]
-    assert learner_groups(both(LORA | {"model": "embedded"})) == [("generator",), ("discriminator",)]
     for other in ({}, {"model": "another"} | LORA, {"learner": LORA["learner"] | {"cpus": 2}}):
         assert learner_groups(both(LORA, discriminator=other)) == [("generator",), ("discriminator",)]
     assert learner_groups(both({})) == [("generator",), ("discriminator",)]

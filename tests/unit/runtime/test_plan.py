@@ -10,7 +10,7 @@ import pytest
 import driver
 from configs.load import load_run
 from configs.schema import Config
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 from sparring.runtime import plan
 from sparring.runtime.hardware import settled
 from sparring.runtime.memory_plan import Shape
@@ -59,7 +59,7 @@ def planned(
 
 
 def test_the_shipped_models_have_0_4_million_parameters() -> None:
-    assert 300_000 < plan.parameters(str(SHIPPED / "generator")) < 500_000
+    assert 300_000 < plan.parameters(str(EXAMPLES / "toy/generator")) < 500_000
 
 
 def test_a_checkpoint_beyond_the_schedule_is_refused(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_a_plan_names_models_steps_sandbox_memory_and_disk(tmp_path: Path) -> No
     assert not made.obstacles
     text = "\n".join(made.lines)
     for word in (
-        "generator: embedded",
-        "discriminator: embedded",
+        "generator: sparring/examples/toy/generator",
+        "discriminator: sparring/examples/toy/discriminator",
         "steps: ",
         "plain processes",
         "memory: ",
@@ -221,12 +221,6 @@ def test_of_a_hubs_model_that_is_known_the_checkpoint_is_known(tmp_path: Path, m
     monkeypatch.setattr(plan, "shapes_of", of_size(4 * 10**7))
     hub = ("--generator-model", "a", "--discriminator-model", "a")
     (disk,) = (line for line in planned(tmp_path, *hub, parameters=0).lines if line.startswith("disk"))
-    assert "written after every step" in disk
-
-
-def test_models_that_are_made_first_are_small(tmp_path: Path) -> None:
-    """The embedded ones, before their warm start."""
-    (disk,) = (line for line in planned(tmp_path, parameters=0).lines if line.startswith("disk"))
     assert "written after every step" in disk
 
 

@@ -191,7 +191,7 @@ def test_what_becomes_of_code_tests_reaches_the_sandbox_of_either_runtime(tmp_pa
 def test_a_bad_problem_file_is_refused_before_torch_is_imported() -> None:
     run = (
         "import sys, driver\n"
-        "try: driver.main(['--problems.kind', 'file', '--problems.file', 'none.json'])\n"
+        "try: driver.main(['--problems.file', 'none.json'])\n"
         "finally: print('torch' in sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)

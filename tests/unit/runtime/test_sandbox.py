@@ -10,12 +10,12 @@ from configs.load import load_run
 from sparring.runtime import cluster, local
 
 START: Any = SimpleNamespace(run_directory=Path("run"))
-EMBEDDED = ["--config", "debug"]
-ANOTHER = [*EMBEDDED, "--generator.model", "/models/mine"]
+TOY = ["--config", "debug"]
+ANOTHER = [*TOY, "--generator.model", "/models/mine"]
 
 
-@pytest.mark.parametrize(("arguments", "trusted"), [(EMBEDDED, True), (ANOTHER, False)])
-def test_only_programs_of_embedded_models_are_trusted(
+@pytest.mark.parametrize(("arguments", "trusted"), [(TOY, True), (ANOTHER, False)])
+def test_only_programs_of_toy_models_are_trusted(
     arguments: list[str], trusted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = load_run(arguments)[0].to_config()

@@ -15,7 +15,7 @@ from huggingface_hub import constants
 
 from configs.load import RECIPES, load_run
 from sparring.core.errors import SparringError
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES, is_example
 from sparring.runtime import start
 from sparring.runtime.hardware import detect
 from sparring.runtime.start import (
@@ -100,7 +100,7 @@ class Spoil:
 def test_what_is_no_whole_model_is_refused_in_a_line(
     tmp_path: Path, spoil: Callable[[Path], None], said: str, family: str
 ) -> None:
-    model = Path(shutil.copytree(SHIPPED / "generator", tmp_path / "model"))
+    model = Path(shutil.copytree(EXAMPLES / "toy/generator", tmp_path / "model"))
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "model_type": family}))
     load_tokenizers({"generator": str(model)})
@@ -156,10 +156,9 @@ def test_where_a_recipe_names_a_directory_of_ours_it_is_there(recipe: str, monke
     monkeypatch.chdir(RECIPES.parent)
     config = load_run(["--config", recipe])[0].to_config()
     for role in config.policies:
-        if (model := config.policy(role).model).startswith(
-            "sparring/embedded/"
-        ):  # others are the user's, or a hub's
-            find_model(model, role)
+        model = config.policy(role).model
+        if model.startswith("sparring/"):  # others are the user's, or a hub's
+            assert is_example(model) and Path(find_model(model, role)).is_dir()
 
 
 def test_what_a_resumed_run_changes_is_named_by_its_keys() -> None:
@@ -243,7 +242,7 @@ def test_the_model_auto_is_the_one_that_the_hardware_takes(
 
 
 def test_an_empty_special_token_is_none(tmp_path: Path) -> None:
-    there = Path(shutil.copytree(SHIPPED / "generator", tmp_path / "model"))
+    there = Path(shutil.copytree(EXAMPLES / "toy/generator", tmp_path / "model"))
     file = there / "tokenizer_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"unk_token": ""}))
     tokenizer = open_tokenizer(str(there))

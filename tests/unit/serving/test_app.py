@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request
 
 from sparring.cli.serve import _options
 from sparring.core.interfaces import EngineFailure
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 from sparring.runtime.hardware import Hardware
 from sparring.runtime.model import Model
 from sparring.serving import app as serving_app
@@ -85,7 +85,7 @@ async def start_echo(name: str, *_: object) -> Echo:
 
 @contextlib.asynccontextmanager
 async def client(**changed: Any) -> AsyncIterator[httpx.AsyncClient]:
-    models = [f"--model={name}={SHIPPED / 'generator'}" for name in ("echo", "broken")]
+    models = [f"--model={name}={EXAMPLES / 'toy/generator'}" for name in ("echo", "broken")]
     options = _options([*models, "--max-tokens=100", "--sandbox=none", "--device=cpu"])
     vars(options).update(changed)
     app = guarded(build_app(options), options)
@@ -174,8 +174,11 @@ async def test_an_engine_gets_the_dtype_that_its_device_has_and_its_part_of_the_
     )
     monkeypatch.setattr(serving_app, "start_engine", start)
     monkeypatch.setattr("sparring.runtime.hardware.detect", lambda: gpu)
-    one = [f"echo={SHIPPED / 'generator'}"]
-    for models, share in ((one, 0.9), ([*one, *(f"m{i}={SHIPPED / 'generator'}" for i in range(5))], 0.45)):
+    one = [f"echo={EXAMPLES / 'toy/generator'}"]
+    for models, share in (
+        (one, 0.9),
+        ([*one, *(f"m{i}={EXAMPLES / 'toy/generator'}" for i in range(5))], 0.45),
+    ):
         async with client(model=models, max_models=2, **asked) as http:
             await http.post(COMPLETIONS, json={"model": "echo", "prompt": "p"})
         assert (started[-1].dtype, started[-1].gpu_memory_utilization) == (dtype, share)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sparring.core.errors import SparringError
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 from sparring.games.prompts import served_template
 from sparring.runtime.model import open_model
 from sparring.serving.models import at_once, open_models, with_context
@@ -31,7 +31,7 @@ def test_a_model_that_does_not_fit_is_refused_with_what_helps() -> None:
 def test_a_model_is_served_in_the_context_that_it_and_the_cache_can_have() -> None:
     """A token of the shipped model takes 768 bytes; vLLM refuses a cache
     that cannot hold one sequence, at each request anew."""
-    models = {"g": open_model(str(SHIPPED / "generator"), "--model")}
+    models = {"g": open_model(str(EXAMPLES / "toy/generator"), "--model")}
 
     def context(wanted: int | None, kv_cache_mb: int | None) -> int | None:
         return with_context(models, wanted, "float32", kv_cache_mb)["g"].context
@@ -54,7 +54,7 @@ def test_a_model_is_served_in_the_context_that_it_and_the_cache_can_have() -> No
     [
         (["generator"], "as NAME=RUN or NAME=DIRECTORY"),
         (["=there"], "as NAME=RUN or NAME=DIRECTORY"),
-        ([f"a={SHIPPED}/generator", f"a={SHIPPED}/generator"], "the name of two models"),
+        ([f"a={EXAMPLES}/toy/generator", f"a={EXAMPLES}/toy/generator"], "the name of two models"),
         (["a=/no/such/place"], "no such directory"),
     ],
 )
@@ -64,7 +64,7 @@ def test_what_names_no_model_is_refused(named: list[str], said: str) -> None:
 
 
 def test_a_model_that_vllm_does_not_load_is_refused(tmp_path: Path) -> None:
-    model = Path(shutil.copytree(SHIPPED / "generator", tmp_path / "model"))
+    model = Path(shutil.copytree(EXAMPLES / "toy/generator", tmp_path / "model"))
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "architectures": ["OpenAIGPTLMHeadModel"]}))
     with pytest.raises(
@@ -78,7 +78,7 @@ def checkpoint(run: Path, kind: str) -> Path:
     best = run / "checkpoints" / "step_000001"
     best.mkdir(parents=True)
     for role in ("generator", "discriminator"):
-        shutil.copytree(SHIPPED / role, best / role)
+        shutil.copytree(EXAMPLES / "toy" / role, best / role)
     (run / "checkpoints" / "best").symlink_to("step_000001")
     (run / "metrics.jsonl").touch()
     (run / "config.yaml").write_text(f"game:\n  kind: {kind}\ngenerator:\n  max_tokens: 77\n")
@@ -104,6 +104,6 @@ def test_a_checkpoint_of_a_game_without_programs_is_refused(tmp_path: Path) -> N
 def test_a_message_stands_between_the_marks_that_the_model_was_trained_on() -> None:
     said = "{{ messages[-1]['content'] }}"
     for role, expected in (("generator", f"<p>{said}<s1>"), ("discriminator", f"<t>{said}<w>")):
-        model = open_model(str(SHIPPED / role), "--model")
+        model = open_model(str(EXAMPLES / "toy" / role), "--model")
         assert served_template(model.tokenizer, role, model.knows_stages) == expected
         assert served_template(model.tokenizer, role, staged=False) == f"<p>{said}<w>"

@@ -10,13 +10,15 @@ from pydantic import ValidationError
 
 from sparring.core.interfaces import Sandbox
 from sparring.core.problem import Problem
-from sparring.embedded.teaching import SHIPPED
+from sparring.core.project_files import EXAMPLES
 from sparring.evaluation.solving import Solver, SolveResult
 from sparring.runtime.model import Model, open_model
 from sparring.serving import solve as serving_solve
 from sparring.serving.solve import PromptRefused, SolveRequest, Solving
 
-MODELS = {name: open_model(str(SHIPPED / name), "--model") for name in ("generator", "discriminator")}
+MODELS = {
+    name: open_model(str(EXAMPLES / "toy" / name), "--model") for name in ("generator", "discriminator")
+}
 HUB = dataclasses.replace(MODELS["generator"], run={}, context=32_768)
 BEST_OF = {"best_of": 2, "discriminator": "discriminator", "signature": "def f(n: int) -> int:"}
 

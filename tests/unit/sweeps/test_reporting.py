@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import yaml
 
-from sparring.embedded.problems import embedded_problems
-from sparring.embedded.teaching import SHIPPED
+from lab.problems import toy_problems
+from sparring.core.project_files import EXAMPLES
 from sparring.sweeps.reporting import likeness, parameters, population
 from sparring.sweeps.reports import by_setting, over
 from sparring.sweeps.runs import RunFiles
@@ -18,21 +18,21 @@ from tests.datasets import problem_file
 def test_a_models_size_is_that_of_what_was_saved(tmp_path, monkeypatch):
     saved = tmp_path / "checkpoints" / "step_000001"
     saved.mkdir(parents=True)
-    (saved / "generator").symlink_to(SHIPPED / "generator")
+    (saved / "generator").symlink_to(EXAMPLES / "toy/generator")
     (tmp_path / "checkpoints" / "best").symlink_to("step_000001")
     found = parameters(RunFiles(tmp_path, "s", "seed1"))
     assert found is not None and 300_000 < found < 500_000
     assert parameters(RunFiles(tmp_path / "elsewhere", "s", "seed1")) is None
     (saved / "generator").unlink()
     (saved / "generator").mkdir()
-    base = {"base_model_name_or_path": str(SHIPPED / "generator")}
+    base = {"base_model_name_or_path": str(EXAMPLES / "toy/generator")}
     (saved / "generator" / "adapter_config.json").write_text(json.dumps(base))
     assert parameters(RunFiles(tmp_path, "s", "seed1")) == found, "of the model beneath the adapter"
     cached = tmp_path / "cache" / "models--nobody--mine"
     (cached / "refs").mkdir(parents=True)
     (cached / "refs" / "main").write_text("abc")
     (cached / "snapshots").mkdir()
-    (cached / "snapshots" / "abc").symlink_to(SHIPPED / "generator")
+    (cached / "snapshots" / "abc").symlink_to(EXAMPLES / "toy/generator")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     (saved / "generator" / "adapter_config.json").write_text('{"base_model_name_or_path": "nobody/mine"}')
     assert parameters(RunFiles(tmp_path, "s", "seed1")) == found, "from the hub's cache"
@@ -46,12 +46,12 @@ def test_a_held_out_problem_is_like_the_nearest_one_trained_on(tmp_path, capsys)
     files = {
         split: problem_file(
             tmp_path / f"{split}.json",
-            [replace(p, description=d) for p, d in zip(embedded_problems(split), texts, strict=False)],
+            [replace(p, description=d) for p, d in zip(toy_problems(split), texts, strict=False)],
         )
         for split, texts in said
     }
     problems = {"file": str(files["train"]), "held_out": {"file": str(files["held_out"])}}
-    models = {role: {"model": str(SHIPPED / role)} for role in ("generator", "discriminator")}
+    models = {role: {"model": str(EXAMPLES / "toy" / role)} for role in ("generator", "discriminator")}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({**models, "problems": problems}))
     assert list(likeness(RunFiles(tmp_path, "s", "seed1")).values()) == [4 / 6]
     (tmp_path / "old").mkdir()

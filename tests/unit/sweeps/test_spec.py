@@ -215,12 +215,13 @@ def test_a_part_is_a_problem_file_that_a_run_reads(tmp_path):
     ]
     (read,) = load_problems(write_problems(tmp_path / "slow.json", [slow]))
     assert read == slow and read.limits is not None and read.limits.model_fields_set == {"cpu_s"}
-    keys = keys_of(train, train, {"generator": tmp_path})
-    sweep = sweep_of(Setting(name="s", keys=keys | {"discriminator.model": str(tmp_path)}))
+    sweep = sweep_of(Setting(name="s", keys=keys_of(train, train)))
     check(sweep, tmp_path)
-    (other,) = [replace(problem, id="x", language="q") for problem in problems(1)]
-    with pytest.raises(SweepError, match="problem x: folds and sizes are for Python functions"):
-        write_problems(tmp_path / "q.json", [other])
+    (unsolved,) = [replace(problem, id="x", reference_solution="") for problem in problems(1)]
+    with pytest.raises(
+        SweepError, match="problem x: folds and sizes are for problems with a reference solution"
+    ):
+        write_problems(tmp_path / "unsolved.json", [unsolved])
 
 
 @pytest.mark.parametrize("kind", ["cross-validate", "data-size"])

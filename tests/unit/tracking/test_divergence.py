@@ -8,7 +8,7 @@ ROLES = ("generator", "discriminator")
 
 
 def row(kl=None, reward=None):
-    return {"generator": {"kl_to_warm_start": kl} if kl is not None else {}, "generator_reward": reward}
+    return {"generator": {"kl_to_initial": kl} if kl is not None else {}, "generator_reward": reward}
 
 
 def test_nothing_is_found_unless_asked_for():
@@ -18,10 +18,10 @@ def test_nothing_is_found_unless_asked_for():
     )
 
 
-def test_a_policy_far_from_its_warm_start():
+def test_a_policy_far_from_its_initial_model():
     watch = Divergence(StopSettings(max_kl=2.0), ROLES, ROLES)
     assert watch.found(row(2.0)) is None and watch.found({}) is None
-    assert "the generator has run away from its warm start: KL 2.1 is above stop.max_kl 2 " in str(
+    assert "the generator has moved too far from its initial model: KL 2.1 is above stop.max_kl 2 " in str(
         watch.found(row(2.1))
     )
 
