@@ -193,7 +193,7 @@ def check_fits(checkpoint: Path, model: Path, saved: Mapping[str, Any], now: Map
         model: The run's model. Its config is compared only if it is a directory.
         saved, now: The policy's learner settings in the checkpoint and in this run.
     """
-    for key in ("estimator.kind", "estimator.critic", "estimator.value_hidden", "lora"):
+    for key in ("estimator.kind", "estimator.critic", "lora"):
         section, _, name = key.partition(".")
         try:
             theirs, ours = (of[section].get(name) if name else of[section] for of in (saved, now))

@@ -28,7 +28,7 @@ class Critic(nn.Module):
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.head = ValueHead(hidden_size, settings.gae.value_hidden).to(device)
+            self.head = ValueHead(hidden_size).to(device)
         self.trunk = load_model(model_path, device) if settings.gae.critic == "model" else None
         if self.trunk is not None:
             self.trunk.train()

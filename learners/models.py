@@ -149,16 +149,20 @@ def logits_of(model: PreTrainedModel, hidden: torch.Tensor) -> torch.Tensor:
     return logits
 
 
+_VALUE_WIDTH = 128
+"""Width of the value head."""
+
+
 class ValueHead(nn.Module):
     """An MLP on hidden states. If they come from a policy's trunk, the caller detaches them: a value gradient harms a
     small one."""
 
-    def __init__(self, hidden_size: int, width: int) -> None:
+    def __init__(self, hidden_size: int) -> None:
         super().__init__()
-        last = nn.Linear(width, 1)
+        last = nn.Linear(_VALUE_WIDTH, 1)
         nn.init.zeros_(last.weight)  # starts at 0: the first advantages are plain returns
         nn.init.zeros_(last.bias)
-        self.layers = nn.Sequential(nn.Linear(hidden_size, width), nn.SiLU(), last)
+        self.layers = nn.Sequential(nn.Linear(hidden_size, _VALUE_WIDTH), nn.SiLU(), last)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         with torch.autocast(hidden.device.type, enabled=False):

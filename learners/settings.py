@@ -66,8 +66,6 @@ class Gae(_AcrossProblems):
     the policy and has its learning rate."""
     value_learning_rate: float = Field(default=1e-3, gt=0)
     """Learning rate of the value head."""
-    value_hidden: int = Field(default=128, ge=1)
-    """Width of the value head, an MLP."""
     value_clip: float | None = Field(default=None, gt=0)
     """Clip range of the value loss around the old value (PPO's value clipping). Default: no clipping."""
 

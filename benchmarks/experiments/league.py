@@ -27,13 +27,12 @@ from sparring.curriculum.opponents import OpponentMix, Opponents
 from sparring.evaluation.intervals import Interval, intervals, print_table
 from sparring.games.rps.payoffs import MOVES, payoff
 
-EDGE = 2.0
-CYCLIC = np.array([[payoff(mine, other, EDGE) for other in MOVES] for mine in MOVES])
+CYCLIC = np.array([[payoff(mine, other) for other in MOVES] for mine in MOVES])
 TRANSITIVE = np.sign(np.subtract.outer(np.arange(3), np.arange(3))).astype(float)
 GAMES = {"cyclic": CYCLIC, "transitive": TRANSITIVE}
 ARMS = {
-    "self": OpponentMix(current=1, pfsp=0, history=0),
-    "history": OpponentMix(current=0.5, pfsp=0, history=0.5),
+    "self": OpponentMix(current=1, pfsp=0),
+    "history": OpponentMix(current=0.5, pfsp=0),
     "league": OpponentMix(),
 }
 SNAPSHOT_EVERY = 20

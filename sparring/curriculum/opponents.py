@@ -7,7 +7,7 @@ probability of winning against it. Left out: exploiters, which are agents that a
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -22,23 +22,20 @@ class OpponentMix(Settings):
 
     current: float = Field(default=0.5, ge=0, le=1)
     pfsp: float = Field(default=0.35, ge=0, le=1)
-    history: float = Field(default=0.15, ge=0, le=1)
-    """Probability of a past version that is drawn uniformly."""
-    pfsp_weight: Literal["even", "hard"] = "even"
-    """f(x). even: x (1 - x), which prefers opponents that are about as strong; hard: (1 - x)^2, which prefers stronger
-    opponents."""
+    """Probability of a past version that is a fair match. What is left to 1 is the probability of a past version that is
+    drawn uniformly."""
 
     @model_validator(mode="after")
     def _shares_of_one(self) -> Self:
-        if abs(self.current + self.pfsp + self.history - 1) > 1e-9:
-            raise ValueError("current, pfsp and history are shares: they must add up to 1")
+        if self.current + self.pfsp > 1:
+            raise ValueError("current and pfsp are shares: together they must be at most 1")
         return self
 
 
-def pfsp_weights(chances: Sequence[float], weight: Literal["even", "hard"]) -> list[float]:
-    """Returns f(x) of each probability of winning, but at least 0.01, so that every version can be drawn again."""
-    raw = [x * (1 - x) if weight == "even" else (1 - x) ** 2 for x in chances]
-    return [max(_FLOOR, f) for f in raw]
+def pfsp_weights(chances: Sequence[float]) -> list[float]:
+    """Returns f(x) = x (1 - x) of each probability of winning, which prefers opponents that are about as strong, but at
+    least 0.01, so that every version can be drawn again."""
+    return [max(_FLOOR, x * (1 - x)) for x in chances]
 
 
 class Opponents:
@@ -64,13 +61,15 @@ class Opponents:
         """Returns a past version, or None for the current one. The draw depends on the address and the recorded state only."""
         rng = Random(derive_seed(self._seed, "opponent", *address))
         mix = self._mix
-        (kind,) = rng.choices(("current", "pfsp", "history"), (mix.current, mix.pfsp, mix.history))
+        (kind,) = rng.choices(
+            ("current", "pfsp", "history"), (mix.current, mix.pfsp, 1 - mix.current - mix.pfsp)
+        )
         versions = self.versions
         if kind == "current" or not versions:
             return None
         if kind == "history":
             return rng.choice(versions)
-        weights = pfsp_weights([self._chances[v] for v in versions], mix.pfsp_weight)
+        weights = pfsp_weights([self._chances[v] for v in versions])
         return rng.choices(versions, weights)[0]
 
     def record(self, version: int, won: float) -> None:

@@ -105,7 +105,7 @@ class MatchRules(Rules):
 
     def why(self, player: str, components: Mapping[str, float]) -> str:
         if components["illegal"]:
-            return "made an illegal move (game.illegal_reward)"
+            return "made an illegal move"
         result = [name for name in ("win", "draw", "loss") if components[name]]
         return result[0] if result else "the other side made an illegal move"
 

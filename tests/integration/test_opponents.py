@@ -12,7 +12,7 @@ PAST = (
     "--n-generator-steps", "1", "--k-alternating-steps", "1", "--curriculum.problems-per-step", "2",
     "--curriculum.attempts", "2", "--evaluation.problems", "2", "--checkpoint.every", "1",
     "--curriculum.opponents.current", "0", "--curriculum.opponents.pfsp", "0.5",
-    "--curriculum.opponents.history", "0.5", "--curriculum.remembered-tests", "4",
+    "--curriculum.remembered-tests", "4",
     "--curriculum.remembered-wrong-programs", "4",
 )  # fmt: skip
 

@@ -19,12 +19,13 @@ from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
 from sparring.core.verdict import Limits, OutputTest, Status, Test, Verdict
 from sparring.games import GameRules
-from sparring.games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
+from sparring.games.boards.rules import ILLEGAL, KuhnRules, TicTacToeRules, evaluation_matches
 from sparring.games.multistage.rules import MultistageRules
 from sparring.games.prediction.rules import OutputPredictionRules
 from sparring.games.programs.code_execution import CodeExecutionRules
 from sparring.games.programs.code_golf import CodeGolfRules
 from sparring.games.programs.unit_tests import UnitTestsRules
+from sparring.games.rps.payoffs import EDGE
 from sparring.games.rps.rules import RpsRules
 from sparring.games.rules import matches
 from tests.playing import Letters, ScriptedPolicy, letters, sample_of
@@ -86,14 +87,13 @@ class Drawn:
 
 
 weights = st.floats(0, 4)
-penalties = st.floats(-3, 0)
 rules_of = {
     "multistage": st.builds(
         MultistageRules, test_format=st.sampled_from(["strict", "relabel", "input_only"]), max_tests=st.integers(1, 4)
     ),
     "code_execution": st.just(CodeExecutionRules())
-    | st.builds(CodeExecutionRules, gate_on_tests=st.just(True), ungated_reward=st.floats(-1, 0.5)),
-    "output_prediction": st.builds(OutputPredictionRules, self_play=st.booleans(), foul_reward=penalties),
+    | st.builds(CodeExecutionRules, gate_on_tests=st.just(True)),
+    "output_prediction": st.builds(OutputPredictionRules, self_play=st.booleans()),
     "unit_tests": st.builds(
         UnitTestsRules,
         base_weight=weights,
@@ -102,11 +102,9 @@ rules_of = {
         answer_format=st.sampled_from(["direct", "reasoning"]),
     ),
     "code_golf": st.builds(CodeGolfRules, show_best=st.booleans()),
-    "tictactoe": st.builds(
-        TicTacToeRules, illegal_reward=penalties, illegal_opponent_reward=st.floats(0, 3)
-    ),
-    "kuhn": st.builds(KuhnRules, illegal_reward=penalties, illegal_opponent_reward=st.floats(0, 3)),
-    "rps": st.builds(RpsRules, edge=st.floats(1, 3), illegal_reward=penalties),
+    "tictactoe": st.just(TicTacToeRules()),
+    "kuhn": st.just(KuhnRules()),
+    "rps": st.just(RpsRules()),
 }  # fmt: skip
 all_rules = st.one_of(*rules_of.values())
 
@@ -120,13 +118,10 @@ def bounds(rules: GameRules) -> tuple[float, float]:
             golf = rules.rewards
             worst = max(golf.syntax_error_penalty, golf.runtime_error_penalty, golf.limit_penalty)
             return -worst, golf.pass_weight + golf.length_weight
-        case OutputPredictionRules():
-            return min(-1.0, rules.foul_reward), 1.0
         case TicTacToeRules() | KuhnRules():
-            stake = 1.0 if rules.kind == "tictactoe" else 2.0
-            return min(-stake, rules.illegal_reward), max(stake, rules.illegal_opponent_reward)
+            return ILLEGAL[rules.kind], 1.0 if rules.kind == "tictactoe" else 2.0
         case RpsRules():
-            return min(-rules.edge, rules.illegal_reward), rules.edge
+            return -3.0, EDGE
     return -1.0, 1.0
 
 
@@ -250,16 +245,16 @@ def test_matches_without_illegal_moves_sum_to_zero(rules, seed, attempts):
 
 @examples
 @given(st.one_of(rules_of["tictactoe"], rules_of["kuhn"]), st.integers(0, 2**40))
-def test_an_illegal_move_costs_and_pays_what_the_rules_say(rules, seed):
+def test_an_illegal_move_costs_the_offender_alone(rules, seed):
     for episode in run(rules, seed, attempts=4)[:2]:
         for attempt in range(4):
             pair = [t for t in episode.trajectories if t.attempt == attempt]
             offenders = [t for t in pair if t.components["illegal"]]
             assert len(offenders) <= 1
             for offender in offenders:
-                assert offender.reward == rules.illegal_reward
+                assert offender.reward == ILLEGAL[rules.kind]
                 others = [t for t in pair if t is not offender]
-                assert all(t.reward == rules.illegal_opponent_reward for t in others)
+                assert all(t.reward == 0 for t in others)
 
 
 @examples
@@ -275,4 +270,4 @@ def test_each_program_and_its_predictions_sum_to_zero(rules, seed, attempts):
             assert len(predicted) == attempts
             assert author.reward + sum(predicted) / attempts == pytest.approx(0.0)
         elif author.reward is not None:
-            assert author.reward == rules.foul_reward
+            assert author.reward == -1

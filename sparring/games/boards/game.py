@@ -15,7 +15,7 @@ from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
 from sparring.games.boards import kuhn
 from sparring.games.boards.positions import KuhnPoker, State, TicTacToe, bot_move, start
-from sparring.games.boards.rules import PROBE, BoardRules
+from sparring.games.boards.rules import ILLEGAL, PROBE, BoardRules
 from sparring.games.parsing import read_move
 from sparring.games.rules import SEATS
 from sparring.games.turns import take_turn
@@ -84,7 +84,7 @@ class BoardGame:
     ) -> Trajectory:
         payoff = state.payoff_first
         if offender is not None:
-            reward = self.rules.illegal_reward if name == offender else self.rules.illegal_opponent_reward
+            reward = ILLEGAL[self.rules.kind] if name == offender else 0.0
             result = "loss" if name == offender else "walkover"
         else:
             assert payoff is not None

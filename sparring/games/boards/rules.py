@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field
-
 from sparring.core.evaluation import EvaluationSettings, Evaluator
 from sparring.core.interfaces import Game, Sandbox
 from sparring.core.problem import Problem
@@ -16,13 +14,12 @@ PROBE = "probe"
 """Tag of a placeholder problem that asks for one move at an information set."""
 
 
-class BoardRules(MatchRules):
-    illegal_reward: float = Field(default=-2.0, le=0)
-    """Reward of an illegal move, which ends the match. Keep it below the worst legal result: else a player in a bad
-    position loses nothing by an illegal move, and learns to make no other moves."""
-    illegal_opponent_reward: float = Field(default=0.0, ge=0)
-    """Reward of the other player after an illegal move."""
+ILLEGAL = {"tictactoe": -2.0, "kuhn": -3.0}
+"""Reward of an illegal move, which ends the match; the other player then earns 0. It is below the worst legal result: else
+a player in a bad position would lose nothing by an illegal move, and learn to make no other moves."""
 
+
+class BoardRules(MatchRules):
     def game(self) -> Game:
         from sparring.games.boards.game import BoardGame
 
@@ -49,8 +46,6 @@ class KuhnRules(BoardRules):
     """Config of Kuhn poker in self-play."""
 
     kind: Literal["kuhn"] = "kuhn"
-    illegal_reward: float = Field(default=-3.0, le=0)
-    """Reward of an illegal move, which ends the match. Keep it below the worst legal result: a called bet loses 2."""
 
 
 def evaluation_matches(kind: str, per_opponent: int) -> list[Problem]:

@@ -15,7 +15,7 @@ from sparring.core.interfaces import Message, Player, PromptFormat, Sandbox
 from sparring.core.problem import Problem
 from sparring.core.verdict import OutputTest, Status
 from sparring.games.judging import judged, outcomes_of
-from sparring.games.prediction.rules import AUTHOR, OPPONENT, OutputPredictionRules, foul
+from sparring.games.prediction.rules import AUTHOR, FOUL_REWARD, OPPONENT, OutputPredictionRules, foul
 from sparring.games.turns import answer_all, take_turn
 
 _WRITE = """Write a short Python program whose output another programmer will find hard to predict by reading it.
@@ -105,7 +105,7 @@ class OutputPredictionGame:
             else:
                 program.components |= {"valid": 1.0, "lines": float(len(program.artifact.splitlines()))}
                 return output
-        program.reward = self.rules.foul_reward
+        program.reward = FOUL_REWARD
         program.components |= {"valid": 0.0, f"foul_{broken}": 1.0}
         return None
 

@@ -15,6 +15,8 @@ from sparring.core.verdict import Limits
 from sparring.games.rules import Need, Rules
 
 AUTHOR, OPPONENT = "author", "opponent"
+FOUL_REWARD = -1.0
+"""Reward of the author for a program that breaks a rule."""
 
 _BANNED_NAMES = frozenset((
     "id", "hash", "input", "open", "exec", "eval", "compile", "globals", "locals", "vars", "object", "getattr",
@@ -24,6 +26,9 @@ _BANNED_NAMES = frozenset((
 _BANNED_ATTRIBUTES = frozenset(["mro", "format", "format_map", "gi_frame", "cr_frame", "ag_frame"])
 """Attributes through which a program could reach what it may not name: the class `object`, attributes whose names are in
 a string, the builtins of a frame."""
+
+_ALLOWED_MODULES = ("math",)
+"""Modules that a program may import. None of them may depend on time, chance or the machine."""
 
 _CONSTANTS = (str, int, float, complex, bool, bytes, tuple, frozenset, type)
 _METHODS = frozenset(name for kind in _CONSTANTS for name in dir(kind))
@@ -42,10 +47,6 @@ class OutputPredictionRules(Rules):
     """Maximum length of the one line that a program may print, in characters."""
     max_program_chars: int = Field(default=1000, ge=1)
     """Maximum length of a program, in bytes of UTF-8, since a character beyond ASCII may take as many tokens."""
-    allowed_modules: tuple[str, ...] = ("math",)
-    """Modules that a program may import. None of them may depend on time, chance or the machine."""
-    foul_reward: float = Field(default=-1.0, le=0)
-    """Reward of the author for a program that breaks a rule."""
     sandbox_limits: Limits = Limits()
 
     @property
@@ -72,7 +73,7 @@ class OutputPredictionRules(Rules):
         if player == OPPONENT:
             return "predicted the output" if components["predicted"] else "predicted another output"
         if fouls := [name.removeprefix("foul_") for name in components if name.startswith("foul_")]:
-            return f"the program breaks a rule: {fouls[0]} (game.foul_reward)"
+            return f"the program breaks a rule: {fouls[0]}"
         return f"{components['stumped']:.0%} of the predictions were wrong"
 
 
@@ -88,7 +89,7 @@ def foul(program: str, rules: OutputPredictionRules) -> str | None:
     if _holds_a_method(tree, text):
         return "banned"
     for node in ast.walk(tree):
-        if any(module not in rules.allowed_modules for module in _imported(node)):
+        if any(module not in _ALLOWED_MODULES for module in _imported(node)):
             return "banned"
         if any(name in _BANNED_NAMES or name.startswith("__") for name in _named(node)):
             return "banned"

@@ -6,9 +6,7 @@ problem's tests are passed as well.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self
-
-from pydantic import Field, model_validator
+from typing import Literal
 
 from sparring.core.episode import Trajectory
 from sparring.core.interfaces import Message, Sandbox, SandboxFailure
@@ -32,16 +30,8 @@ class CodeExecutionRules(SolverRules):
 
     kind: Literal["code_execution"] = "code_execution"
     gate_on_tests: bool = False
-    """Reward a program that runs only if it also passes the problem's baseline tests; else it earns `ungated_reward`."""
-    ungated_reward: float = Field(default=0.0, le=0.5)
-    """Reward of a program that runs but fails a test, with gate_on_tests."""
+    """Reward a program that runs only if it also passes the problem's baseline tests; else it earns 0."""
     sandbox_limits: Limits = Limits(cpu_s=3.0)
-
-    @model_validator(mode="after")
-    def _ungated_reward_has_a_gate(self) -> Self:
-        if not self.gate_on_tests:
-            self.refuse_changed(("ungated_reward",), "has no effect without gate_on_tests")
-        return self
 
     @property
     def uses(self) -> frozenset[Need]:
@@ -73,7 +63,7 @@ class CodeExecutionRules(SolverRules):
                 return False
             outcomes += outcomes_of(problem.baseline_tests, tests)
             attempt.components["solved"] = solved = float(all(v.passed for v in tests))
-            reward = reward if solved else self.ungated_reward
+            reward = reward if solved else 0.0
         attempt.reward, attempt.outcomes = reward, outcomes
         attempt.components |= {
             "python": float(is_python),
@@ -89,7 +79,7 @@ class CodeExecutionRules(SolverRules):
             return "fails while it runs, or is stopped by a limit"
         said = "runs and prints" if components["prints"] else "runs and prints nothing"
         if components.get("solved") == 0:
-            return f"{said}, but fails a test of the problem (game.ungated_reward)"
+            return f"{said}, but fails a test of the problem"
         return said
 
 

@@ -34,7 +34,7 @@ def golf_scores(greedy: Sequence[JudgedProgram], rules: "CodeGolfRules") -> dict
     """Returns bytes: the mean length of the programs that solve their task, missing if there are none; and kaggle_score:
     the sum over all tasks."""
     sizes = [utf8_bytes(judged.program) for judged in greedy if judged.solved]
-    score = sum(kaggle_score(True, size, rules.rewards.kaggle_floor) for size in sizes)
+    score = sum(kaggle_score(True, size) for size in sizes)
     return {"kaggle_score": score} | ({"bytes": fmean(sizes)} if sizes else {})
 
 

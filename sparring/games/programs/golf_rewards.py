@@ -30,8 +30,6 @@ class GolfRules(Settings):
     """Maximum bonus of a solution, which it approaches as its length goes to 0. 0: only correctness is rewarded."""
     length_scale: int = Field(default=100, ge=1)
     """Length in bytes at which half of the bonus is left; about the length of a usual solution."""
-    kaggle_floor: float = Field(default=1.0, ge=0)
-    """Minimum score of a solution in the competition, whatever its length. It is only reported."""
     syntax_error_penalty: float = Field(default=1.0, ge=0)
     """Penalty of a program that is not valid Python. As all penalties, it applies only if the program passes no test."""
     runtime_error_penalty: float = Field(default=0.5, ge=0)
@@ -71,13 +69,13 @@ def golf_reward(
         "bytes": float(program_bytes),
         "brevity": brevity,
         "penalty": penalty,
-        "kaggle_score": kaggle_score(solved, program_bytes, rules.kaggle_floor),
+        "kaggle_score": kaggle_score(solved, program_bytes),
     }
 
 
-def kaggle_score(all_passed: bool, utf8_bytes: int, floor: float) -> float:
-    """Returns the competition's score of a task: max(floor, 2500 - bytes), 0 unless every pair passes."""
-    return max(floor, float(KAGGLE_START - utf8_bytes)) if all_passed else 0.0
+def kaggle_score(all_passed: bool, utf8_bytes: int) -> float:
+    """Returns the competition's score of a task: max(1, 2500 - bytes), 0 unless every pair passes."""
+    return max(1.0, float(KAGGLE_START - utf8_bytes)) if all_passed else 0.0
 
 
 def utf8_bytes(program: str) -> int:

@@ -21,9 +21,8 @@ class MixtureEvaluator(RewardEvaluator):
 
     temperature = 1.0
 
-    def __init__(self, problems: Sequence[Problem], edge: float) -> None:
+    def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(problems, SEATS)
-        self._edge = edge
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -35,5 +34,5 @@ class MixtureEvaluator(RewardEvaluator):
         values = {name: mean([t.components[name] for t in attempts]) for name in (*MOVES, "illegal")}
         legal = sum(values[move] for move in MOVES)
         mixture = {move: values[move] / legal if legal else 1 / len(MOVES) for move in MOVES}
-        values["exploitability"] = exploitability(mixture, self._edge)
+        values["exploitability"] = exploitability(mixture)
         return Scores(values, -values["exploitability"])

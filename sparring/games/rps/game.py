@@ -7,7 +7,7 @@ from sparring.core.episode import Episode, Trajectory
 from sparring.core.interfaces import Message, Player, PromptFormat, Sandbox
 from sparring.core.problem import Problem
 from sparring.games.parsing import read_move
-from sparring.games.rps.payoffs import MOVES, payoff
+from sparring.games.rps.payoffs import EDGE, MOVES, payoff
 from sparring.games.rps.rules import RpsRules
 from sparring.games.rules import SEATS
 from sparring.games.turns import answer_all
@@ -17,6 +17,10 @@ _FULL = (
     "rock. A win by rock pays {edge:g}, other wins pay 1; the loser pays what the winner gets. Answer with one word only: "
     "rock, paper or scissors."
 )
+
+
+ILLEGAL = -3.0
+"""Reward of an answer that is no move, below the worst legal result; the other player then earns nothing."""
 
 
 class RpsGame:
@@ -36,8 +40,8 @@ class RpsGame:
 
     def _pay(self, mine: Trajectory, other: Trajectory) -> None:
         move, against = (read_move(answer.artifact) for answer in (mine, other))
-        won = payoff(move, against, self.rules.edge) if {move, against} <= {*MOVES} else None
-        mine.reward = self.rules.illegal_reward if move not in MOVES else won or 0.0
+        won = payoff(move, against) if {move, against} <= {*MOVES} else None
+        mine.reward = ILLEGAL if move not in MOVES else won or 0.0
         mine.components = {
             "win": float(won is not None and won > 0),
             "draw": float(won == 0),
@@ -47,7 +51,7 @@ class RpsGame:
         }
 
     def message(self) -> Message:
-        return Message(brief="rps", full=_FULL.format(edge=self.rules.edge))
+        return Message(brief="rps", full=_FULL.format(edge=EDGE))
 
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
         return len(style.say((), self.message())) + max_tokens

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field
-
 from sparring.core.evaluation import EvaluationSettings, Evaluator
 from sparring.core.interfaces import Game, Sandbox
 from sparring.core.problem import Problem
@@ -16,10 +14,6 @@ class RpsRules(MatchRules):
     learning the best response to the current opponent leads round in a circle."""
 
     kind: Literal["rps"] = "rps"
-    edge: float = Field(default=2.0, ge=1)
-    """Reward of a win by rock; other wins pay 1."""
-    illegal_reward: float = Field(default=-3.0, le=0)
-    """Reward of an answer that is no move; the other player then earns nothing. Keep it below -edge."""
 
     def game(self) -> Game:
         from sparring.games.rps.game import RpsGame
@@ -31,4 +25,4 @@ class RpsRules(MatchRules):
     ) -> Evaluator:
         from sparring.games.rps.evaluator import MixtureEvaluator
 
-        return MixtureEvaluator(held_out, self.edge)
+        return MixtureEvaluator(held_out)

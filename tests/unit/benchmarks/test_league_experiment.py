@@ -6,7 +6,6 @@ import pytest
 from benchmarks.experiments.kuhn import probabilities
 from benchmarks.experiments.league import (
     CYCLIC,
-    EDGE,
     GAMES,
     MOVES,
     Settings,
@@ -35,7 +34,7 @@ def test_payoffs_are_the_games():
         assert (payoff == -payoff.T).all()
     mixture = {"rock": 0.5, "paper": 0.2, "scissors": 0.3}
     assert exploitability(np.array([mixture[m] for m in MOVES]), CYCLIC) == pytest.approx(
-        payoffs.exploitability(mixture, EDGE)
+        payoffs.exploitability(mixture)
     )
 
 

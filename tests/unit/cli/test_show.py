@@ -233,7 +233,7 @@ def test_predictions_and_boards_say_what_they_paid_for(show: Show, tmp_path: Pat
     said = show(tmp_path / "p", "--step", 1)
     for expected in (
         "reward 0 = 50% of the predictions were wrong",
-        "the program breaks a rule: banned (game.foul_reward)",
+        "the program breaks a rule: banned",
         "reward 1 = predicted the output",
         "reward -1 = predicted another output",
         "the program prints '6'  [author #0]: WRONG_ANSWER",
@@ -241,7 +241,7 @@ def test_predictions_and_boards_say_what_they_paid_for(show: Show, tmp_path: Pat
         assert expected in said
     record(tmp_path / "b", TicTacToeRules(), [match()])
     said = show(tmp_path / "b", "--step", 1)
-    assert "reward -2 = made an illegal move (game.illegal_reward)" in said
+    assert "reward -2 = made an illegal move" in said
     assert "reward 0 = the other side made an illegal move" in said
 
 

@@ -175,10 +175,6 @@ def test_what_has_an_effect_is_not_refused(kind, keys):
         ("game: {kind: unit_tests, max_tests: 0}", r"game\.max_tests: .*got 0"),
         ("game: {kind: unit_tests, base_weight: -1}", r"game\.base_weight: .*got -1"),
         ("game: {kind: unit_tests, answer_format: xml}", r"game\.answer_format: .*got 'xml'"),
-        ("game: {kind: kuhn, illegal_reward: 1}", r"game\.illegal_reward: .*got 1"),
-        ("game: {kind: tictactoe, illegal_opponent_reward: -1}", r"game\.illegal_opponent_reward: .*got -1"),
-        ("game: {kind: code_execution, ungated_reward: 0.7}", r"game\.ungated_reward: .*got 0.7"),
-        ("game: {kind: output_prediction, foul_reward: 0.5}", r"game\.foul_reward: .*got 0.5"),
         ("game: {kind: output_prediction, max_output_chars: 0}", r"game\.max_output_chars: .*got 0"),
         ("game: {kind: code_golf, rewards: {pass_weight: 0}}", r"game\.rewards\.pass_weight: .*got 0"),
         ("game: {kind: code_golf, sandbox_limits: {cpu_s: 0}}", r"game\.sandbox_limits\.cpu_s: .*got 0"),
@@ -198,8 +194,8 @@ def test_without_a_kind_the_keys_are_the_multi_stage_games(recipe):
 def test_options_reach_the_recipes_game():
     run, _ = load_run(["--config", "unit_tests_lua", "--game.max-tests", "5"])
     assert (run.game.kind, run.game.max_tests) == ("unit_tests", 5)
-    run, _ = load_run(["--config", "spiral_kuhn", "--game.illegal-reward", "-2"])
-    assert (run.game.kind, run.game.illegal_reward) == ("kuhn", -2.0)
+    run, _ = load_run(["--config", "output_prediction", "--game.max-output-chars", "9"])
+    assert (run.game.kind, run.game.max_output_chars) == ("output_prediction", 9)
 
 
 def test_every_reader_of_data_sets_can_be_named_in_a_config():

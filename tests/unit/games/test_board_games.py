@@ -7,7 +7,7 @@ import pytest
 from sparring.games.boards import kuhn
 from sparring.games.boards.game import BoardGame
 from sparring.games.boards.positions import KuhnPoker, TicTacToe, minimax
-from sparring.games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
+from sparring.games.boards.rules import ILLEGAL, KuhnRules, TicTacToeRules, evaluation_matches
 from sparring.games.rules import matches
 from tests.playing import Letters, play, player, sample_of
 
@@ -70,17 +70,15 @@ def test_what_a_chat_model_puts_around_a_move_does_not_matter(move):
     assert results(episode)["first"] == (-2.0, "loss")
 
 
-def test_what_an_illegal_move_costs_and_pays_are_keys():
-    paid = match("tictactoe", moves("5", "5"), moves("1"), illegal_reward=-1.5, illegal_opponent_reward=0.5)
-    assert results(paid) == {"first": (-1.5, "loss"), "second": (0.5, "none")}
+def test_an_illegal_move_pays_the_other_player_nothing():
+    paid = match("tictactoe", moves("5", "5"), moves("1"))
+    assert results(paid) == {"first": (-2.0, "loss"), "second": (0.0, "none")}
 
 
-def test_by_default_no_legal_result_is_as_bad_as_an_illegal_move():
+def test_no_legal_result_is_as_bad_as_an_illegal_move():
     """Else who stands badly learns to make illegal ones: Kuhn poker did, .05 -> .53 of the matches in 30 steps."""
-    assert TicTacToeRules().illegal_reward < -1
-    assert KuhnRules().illegal_reward < min(
-        -abs(kuhn.payoff(c, h)) for c in kuhn.DEALS for h in kuhn.TERMINAL
-    )
+    assert ILLEGAL["tictactoe"] < -1
+    assert ILLEGAL["kuhn"] < min(-abs(kuhn.payoff(c, h)) for c in kuhn.DEALS for h in kuhn.TERMINAL)
 
 
 def test_a_player_who_never_came_to_move_has_nothing_to_learn():

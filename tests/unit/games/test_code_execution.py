@@ -90,14 +90,14 @@ def test_with_the_gate_a_program_earns_where_it_also_passes_the_tests(sandbox):
     expected = {
         RIGHT + "print(f(3))": (1.0, 1.0),
         RIGHT: (0.5, 1.0),
-        "print(1)": (0.1, 0.0),
-        "def f(n): return 4\nprint(f(2))": (0.1, 0.0),  # one of two tests
-        "": (0.1, 0.0),
+        "print(1)": (0.0, 0.0),
+        "def f(n): return 4\nprint(f(2))": (0.0, 0.0),  # one of two tests
+        "": (0.0, 0.0),
         "def f(n) return n": (-0.5, None),
         RIGHT + "print(f(3))\n1 / 0": (-1.0, None),
     }
     watched = Breaking(sandbox, on=set())
-    gated = game(gate_on_tests=True, ungated_reward=0.1)
+    gated = game(gate_on_tests=True)
     episode = play(gated, PROBLEM, [reader("generator", list(expected))], watched)
     assert {t.artifact: (t.reward, t.components.get("solved")) for t in episode.trajectories} == expected
     tested = {program for program, tests, *_ in watched.jobs if tests == PROBLEM.baseline_tests}
@@ -142,9 +142,3 @@ def test_what_is_asked_for_names_problem_and_signature():
 def test_an_episode_of_no_attempts():
     episode = play(game(), PROBLEM, [player("generator", lambda *_: "", attempts=0)])
     assert episode.trajectories == []
-
-
-def test_an_ungated_reward_without_a_gate_is_refused():
-    with pytest.raises(ValueError, match="ungated_reward has no effect without gate_on_tests"):
-        CodeExecutionRules(ungated_reward=0.25)
-    assert CodeExecutionRules(gate_on_tests=True, ungated_reward=0.25)

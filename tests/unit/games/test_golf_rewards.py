@@ -64,10 +64,9 @@ def test_components():
 
 
 def test_the_competitions_score():
-    assert kaggle_score(True, 60, 1.0) == 2440.0
-    assert kaggle_score(True, 2500, 1.0) == kaggle_score(True, 9999, 1.0) == 1.0
-    assert kaggle_score(True, 9999, 0.001) == 0.001
-    assert kaggle_score(False, 60, 1.0) == 0.0
+    assert kaggle_score(True, 60) == 2440.0
+    assert kaggle_score(True, 2500) == kaggle_score(True, 9999) == 1.0
+    assert kaggle_score(False, 60) == 0.0
 
 
 def test_length_is_in_bytes():

@@ -172,8 +172,8 @@ def test_a_foul_is_seen_in_the_text_and_nothing_is_run(program, broken):
     assert foul(program, OutputPredictionRules()) == broken
     nothing_runs = Breaking()
     players = [reader("author", [program]), reader("opponent", ["1"], seed=2)]
-    (attempt,) = play(game(foul_reward=-0.7), TOPIC, players, nothing_runs).trajectories
-    assert attempt.reward == -0.7 and not nothing_runs.jobs
+    (attempt,) = play(game(), TOPIC, players, nothing_runs).trajectories
+    assert attempt.reward == -1 and not nothing_runs.jobs
     assert attempt.components == {"valid": 0.0, f"foul_{broken}": 1.0}
 
 
@@ -193,11 +193,9 @@ def test_ordinary_programs_break_no_rule(program):
     assert foul(program, OutputPredictionRules()) is None
 
 
-def test_what_may_be_imported_is_a_key():
-    program = "import random\nprint(1)"
-    assert foul(program, OutputPredictionRules()) == "banned"
-    assert foul(program, OutputPredictionRules(allowed_modules=("random",))) is None
-    assert foul("import math", OutputPredictionRules(allowed_modules=())) == "banned"
+def test_only_math_may_be_imported():
+    assert foul("import random\nprint(1)", OutputPredictionRules()) == "banned"
+    assert foul("import math\nprint(1)", OutputPredictionRules()) is None
 
 
 def test_what_cannot_be_read_is_no_program():

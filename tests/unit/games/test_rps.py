@@ -6,11 +6,11 @@ import pytest
 
 from sparring.games.rps.evaluator import MixtureEvaluator
 from sparring.games.rps.game import RpsGame
-from sparring.games.rps.payoffs import MOVES, equilibrium, exploitability, payoff
+from sparring.games.rps.payoffs import EDGE, MOVES, equilibrium, exploitability, payoff
 from sparring.games.rps.rules import RpsRules
 from tests.playing import Breaking, play, reader
 
-RULES = RpsRules(edge=2.0, illegal_reward=-3.0)
+RULES = RpsRules()
 
 
 def match(firsts: list[str], seconds: list[str]):
@@ -22,24 +22,22 @@ def earned(firsts: list[str], seconds: list[str], player: str) -> list[float | N
     return [t.reward for t in match(firsts, seconds).trajectories if t.player == player]
 
 
-@pytest.mark.parametrize("edge", [1.0, 2.0, 3.5])
-def test_it_is_zero_sum_and_goes_round(edge):
+def test_it_is_zero_sum_and_goes_round():
     for mine in MOVES:
-        assert sum(payoff(mine, other, edge) > 0 for other in MOVES) == 1
+        assert sum(payoff(mine, other) > 0 for other in MOVES) == 1
         for other in MOVES:
-            assert payoff(mine, other, edge) == -payoff(other, mine, edge)
-    assert payoff("rock", "scissors", edge) == edge
-    assert payoff("paper", "rock", edge) == payoff("scissors", "paper", edge) == 1
+            assert payoff(mine, other) == -payoff(other, mine)
+    assert payoff("rock", "scissors") == EDGE
+    assert payoff("paper", "rock") == payoff("scissors", "paper") == 1
 
 
-@pytest.mark.parametrize("edge", [1.0, 2.0, 3.5])
-def test_nothing_gains_against_the_equilibrium_and_something_against_all_else(edge):
-    safe = equilibrium(edge)
-    assert sum(safe.values()) == pytest.approx(1) and exploitability(safe, edge) == pytest.approx(0)
+def test_nothing_gains_against_the_equilibrium_and_something_against_all_else():
+    safe = equilibrium()
+    assert sum(safe.values()) == pytest.approx(1) and exploitability(safe) == pytest.approx(0)
     for move in MOVES:
         leaning = {name: 0.95 * share + 0.05 * (name == move) for name, share in safe.items()}
-        assert exploitability(leaning, edge) > 0.01
-    assert exploitability({"rock": 0.0, "paper": 0.0, "scissors": 1.0}, edge) == edge
+        assert exploitability(leaning) > 0.01
+    assert exploitability({"rock": 0.0, "paper": 0.0, "scissors": 1.0}) == EDGE
 
 
 def test_both_are_paid_attempt_by_attempt():

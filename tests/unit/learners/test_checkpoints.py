@@ -332,11 +332,6 @@ def test_a_checkpoint_without_a_config_is_refused(tmp_path):
             {"estimator": {"kind": "gae", "critic": "model"}},
             "estimator.critic",
         ),
-        (
-            {"estimator": {"kind": "gae"}},
-            {"estimator": {"kind": "gae", "value_hidden": 64}},
-            "estimator.value_hidden",
-        ),
         ({}, LORA, "lora"),
         (LORA, {}, "lora"),
         (LORA, {"lora": {"rank": 8, "alpha": 8}}, "lora"),

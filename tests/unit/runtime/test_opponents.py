@@ -19,7 +19,7 @@ ROLES = ("generator", "discriminator")
 
 
 def config(stages: int = 3, **mix: Any) -> Config:
-    opponents = {"current": 0.0, "pfsp": 0.0, "history": 1.0} | mix
+    opponents = {"current": 0.0, "pfsp": 0.0} | mix
     steps = {
         "n_discriminator_steps": 2,
         "n_generator_steps": 2,
@@ -122,7 +122,7 @@ def test_there_are_past_versions_that_play(tmp_path):
 @pytest.mark.parametrize("flat", [False, True])
 def test_a_resumed_run_meets_the_same_opponents(tmp_path, flat):
     """Stopped after each step, be it between a phase's last update and its last step, which taught nothing."""
-    mix = {"current": 0.2, "pfsp": 0.6, "history": 0.2}
+    mix = {"current": 0.2, "pfsp": 0.6}
     whole = Run(config(**mix), tmp_path).finish(reward=0.8, last_is_flat=flat)
     for stop in range(1, 15):
         first = Run(config(**mix), tmp_path)
@@ -148,7 +148,7 @@ def test_how_the_learner_fared_decides_whom_it_meets(tmp_path):
 
 
 def test_todays_opponents_only_keep_no_files(tmp_path):
-    run = Run(config(current=1.0, history=0.0), tmp_path).finish()
+    run = Run(config(current=1.0), tmp_path).finish()
     assert not run.files and run.reads == 0 and not run.opponents.on
 
 
@@ -160,6 +160,6 @@ def test_todays_opponents_only_keep_no_files(tmp_path):
     ],
 )
 def test_opponents_without_a_past_are_refused(changes):
-    mix = {"current": 0.5, "pfsp": 0.35, "history": 0.15}
+    mix = {"current": 0.5, "pfsp": 0.35}
     with pytest.raises(ValueError, match=r"curriculum\.opponents: nobody with a past is ever frozen"):
         Config.model_validate({"curriculum": {"opponents": mix, **changes}})

@@ -250,7 +250,7 @@ def test_an_engine_sleeps_beside_one_that_is_in_an_actor_of_its_own() -> None:
         ({"generator": {"learner": {"importance_cap": 0}}}, "needs generator.learner.importance_cap"),
         ({"device": "cuda", "generator": {"engine": {"sleep": True, "kind": "transformers"}}}, "generator.engine.sleep"),
         (
-            {"curriculum": {"opponents": {"current": 0.5, "pfsp": 0.5, "history": 0}}},
+            {"curriculum": {"opponents": {"current": 0.5, "pfsp": 0.5}}},
             "needs curriculum.opponents.current 1",
         ),
     ],
