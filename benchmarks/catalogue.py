@@ -20,6 +20,7 @@ class Benchmark:
 RUNS = (
     "driver.py",
     "configs",
+    "sparring/examples",
     "sparring/core",
     "sparring/curriculum",
     "sparring/evaluation",

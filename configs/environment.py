@@ -95,7 +95,12 @@ def effective(
     if not mbpp and not programs:
         if others := [name for name in found if name in (DATASET, QUESTIONS)]:
             print(
-                f"from the environment: {' and '.join(others)} left alone: neither {' nor '.join(_FORMATS)} is mbpp",
+                f"from the environment: {' and '.join(others)} left alone: neither {' nor '.join(_FORMATS)} is mbpp"
+                + (
+                    ", and the problems are toy problems"
+                    if settings.get("game.kind") == "code_execution"
+                    else ""
+                ),
                 flush=True,
             )
         found = {name: keys for name, keys in found.items() if name not in others}

@@ -227,7 +227,7 @@ def load_run(arguments: list[str], made: MadeRecipe | None = None) -> tuple[Run,
     try:
         variables = effective(environment, in_recipe, on_command_line)
         from_environment = {key: value for key, (_, value) in variables.items()}
-        values = _over(_over(recipe, nested(from_environment)), said)
+        values = with_keys(with_keys(recipe, nested(from_environment)), said)
         run = Run.model_validate(values)
     except ValidationError as error:
         by_variable = {key: variable for key, (variable, _) in variables.items()}
@@ -283,21 +283,16 @@ def _recipe(said: dict[str, Any], environment: Mapping[str, Mapping[str, Any]]) 
     return recipe_path(said.get("config") or (CHAT_RECIPE if own else DEFAULT_RECIPE))
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns `above` merged over `below`. If `below` holds out toy problems and `above` gives another file to train on,
-    the held-out problems are a part of that file, unless `above` names others."""
-    given = dict(leaves(above))
-    aside = dict(leaves(below)).get("problems.held_out.file")
-    if (
-        aside is not None
-        and is_example(str(aside))
-        and not is_example(str(given.get("problems.file", aside)))
-    ):
-        below = {
-            **below,
-            "problems": {key: value for key, value in below["problems"].items() if key != "held_out"},
-        }
-    return overlay(below, above, Run)
+def with_keys(recipe: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a recipe with further keys, which override its own. If it holds out toy problems, and the keys give another
+    file to train on, other problems are held out as well: the toy problems beside that file, or else a part of it."""
+    aside, train = (
+        dict(leaves(of)).get(f"problems.{key}") for of, key in ((recipe, "held_out.file"), (keys, "file"))
+    )
+    if aside and train and is_example(str(aside)) and Path(str(train)).parent != Path(str(aside)).parent:
+        beside = {"file": str(Path(str(train)).with_name("held_out.json"))} if is_example(str(train)) else {}
+        recipe = {**recipe, "problems": {**recipe["problems"], "held_out": beside}}
+    return overlay(recipe, keys, Run)
 
 
 def latest_run(output: Path, name: str | None) -> Path:
@@ -344,7 +339,7 @@ def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dic
             raise ConfigError(
                 f"{path}: base {base}: that recipe is itself built on this one; name another base"
             )
-        values = _over(read_recipe(below, its_size, (path, *above)), values)
+        values = with_keys(read_recipe(below, its_size, (path, *above)), values)
     sizes = values.pop("sizes", None) or {}
     if not isinstance(sizes, dict):
         raise ConfigError(f"{path}: sizes: expected a mapping of names to configuration keys (got {sizes!r})")
@@ -356,7 +351,7 @@ def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dic
             )
     if size and size not in sizes:
         raise ConfigError(f"{path}: has no size {size}: give one of {', '.join(map(str, sizes)) or 'none'}")
-    return _over(values, sizes[size]) if size else values
+    return with_keys(values, sizes[size]) if size else values
 
 
 def _print_help(parser: argparse.ArgumentParser, recipe: Mapping[str, Any], name: str) -> NoReturn:

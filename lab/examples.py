@@ -29,7 +29,7 @@ from lab.settings import WarmUp
 from lab.teaching import ensure_models, identity
 from sparring.core.problem import Problem
 from sparring.core.project_files import EXAMPLES
-from sparring.problems.loader import entry_of
+from sparring.problems import loader
 from sparring.tracking.model_card import TOY, describe_toy
 from sparring.tracking.run_record import cpu_model, versions
 
@@ -117,23 +117,23 @@ MADE: Mapping[str, Example] = {
 """The examples by the name of their directory."""
 
 
-def models_as_options(name: str, **changes: Any) -> list[str]:
-    """Returns the options that name an example's models, if the given settings of their warm-up are changed. Missing
-    models are made, in the cache."""
-    example, config = MADE[name], MADE[name].config()
+def models_as_options(name: str, recipe: Sequence[str] = (), **changes: Any) -> list[str]:
+    """Returns the options that name an example's models, if they are made for the recipe with these options, and with these
+    settings of the warm-up changed. Missing models are made, in the cache."""
+    example = MADE[name]
+    config = load_run(["--config", example.recipe, *recipe])[0].to_config()
     settings = WarmUp.model_validate(example.warm_up.model_dump() | changes)
     models = ensure_models(config.policies, config.game, settings)
     return [word for role, model in models.items() for word in (f"--{role}-model", str(model))]
 
 
 def write_problems(name: str, target: Path) -> None:
-    """Writes the problem files of an example, one problem per line."""
+    """Writes the problem files of an example."""
     made = MADE[name].problems
     if made is None:
         return
     for split in SPLITS:
-        lines = ",\n".join(json.dumps(entry_of(problem)) for problem in made(split))
-        (target / f"{split}.json").write_text(f'{{"problems": [\n{lines}\n]}}\n', "utf-8")
+        loader.write_problems(target / f"{split}.json", made(split))
 
 
 def write_models(name: str, target: Path) -> None:

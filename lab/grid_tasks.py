@@ -105,8 +105,8 @@ def grid_problems(split: Split) -> list[Problem]:
 
 
 def named(program: str, task: GridTask) -> str:
-    """Returns the program with the task's name as a docstring. For a held-out task: a run does not train on a problem with
-    the reference of a held-out one, but here both may have the same rule."""
+    """Returns the program with the task's name as a docstring. Held-out tasks need it: a training problem with the same
+    reference would be left out, and the rules of held-out tasks occur in training."""
     head, body = program.split("\n", 1)
     return f"{head}\n    {task.id!r}\n{body}"
 

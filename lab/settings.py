@@ -22,7 +22,7 @@ class WarmUp(Settings):
     does not run, a wrong prediction, an illegal move, a needlessly long program). The demonstrations are deliberately
     flawed, so that there is something to learn by play."""
     numbers: Numbers = "small"
-    """Size of the numbers in the conditions of the multi-stage game's toy problems, in demonstrations and in play:
+    """Size of the numbers in the conditions of the multi-stage game's toy problems:
     small, 1 to 7, or large, 100 to 999. With large, each problem names one or two of these numbers, and random inputs
     hardly ever hit them."""
     misreadings: float = Field(default=0.0, ge=0, le=1)

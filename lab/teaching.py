@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from lab.catalogue import lesson_for
 from lab.lessons import Demonstration
 from lab.settings import WarmUp
+from sparring.core.project_files import EXAMPLES
 from sparring.core.seeding import derive_seed
 from sparring.games.prompts import END, MARKER_TOKENS, PAD, format_for
 from sparring.games.rules import Rules
@@ -37,10 +38,17 @@ def cached_model(role: str, rules: Rules, settings: WarmUp) -> Path:
 
 
 def ensure_models(roles: Iterable[str], rules: Rules, settings: WarmUp) -> dict[str, Path]:
-    """Returns the directories of these policies' toy models in the cache. Missing models are made."""
-    targets = {role: cached_model(role, rules, settings) for role in roles}
+    """Returns the directories of these policies' toy models: in EXAMPLES if it holds them, else in the cache. Missing models
+    are made."""
+    targets = {role: _shipped(role, rules, settings) or cached_model(role, rules, settings) for role in roles}
     make_missing(targets, rules, settings)
     return targets
+
+
+def _shipped(role: str, rules: Rules, settings: WarmUp) -> Path | None:
+    known = identity(role, rules, settings)
+    made = ((file.parent, json.loads(file.read_text("utf-8"))) for file in EXAMPLES.glob("*/made_from.json"))
+    return next((directory / role for directory, of in made if of["models"].get(role) == known), None)
 
 
 def make_missing(targets: Mapping[str, Path], rules: Rules, settings: WarmUp) -> None:

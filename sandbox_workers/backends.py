@@ -103,7 +103,7 @@ def choose_backend(
     Args:
         kind: the requested kind.
         runtime: runtime of the containers, such as "runsc". With `kind` "auto" it selects Docker.
-        trusted: True if all programs come from the toy models. Then "auto" falls back to plain processes if
+        trusted: True if all programs come from toy models on toy problems. Then "auto" falls back to plain processes if
             neither Docker nor namespaces are available.
 
     Raises:
@@ -126,7 +126,7 @@ def choose_backend(
     except SandboxUnavailable as error:
         missing = f"{no_docker}; {error}"
     if trusted:
-        return _process(f"for toy models only; {missing}")
+        return _process(f"for toy models on toy problems only; {missing}")
     raise SandboxUnavailable(
         f"no sandbox can run here: {missing}. Start Docker, or allow user namespaces (how: sandbox_workers/README.md), "
         "or say yourself that plain processes will do: backend process (driver.py --sandbox.backend process, other commands "

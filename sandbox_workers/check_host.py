@@ -32,7 +32,7 @@ def python(): return platform.python_version()
 def packages(): return ", ".join(sorted({f"{d.name} {d.version}" for d in importlib.metadata.distributions()}))[:3000]
 """
 NOTHING_CONTAINS = (
-    "process for toy models, nothing for others: start Docker or allow user namespaces "
+    "process for toy models on toy problems, nothing for others: start Docker or allow user namespaces "
     "(how: sandbox_workers/README.md)"
 )
 

@@ -19,12 +19,12 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
-from benchmarks.experiments.sparring import write_problems
 from benchmarks.report import arguments, write
 from lab.grid_tasks import grid_problems, named, random_task
 from sparring.core.problem import Problem
 from sparring.evaluation.intervals import interval, print_table
 from sparring.problems.grids import compact_description, to_problem
+from sparring.problems.loader import write_problems
 from sparring.tracking.rows import read_rows
 
 HELD_OUT = 300
@@ -55,8 +55,8 @@ def main() -> None:
 
 def compare(options: argparse.Namespace, tasks: int, more: Sequence[str]) -> dict[str, Any]:
     """Returns the figures by arm and prints the table. more: arguments of every run."""
-    train = write_problems(grid_problems("train"), options.output / "tasks.json")
-    known = write_problems(fresh_tasks(tasks), options.output / f"{tasks}_known_tasks.json")
+    train = write_problems(options.output / "tasks.json", grid_problems("train"))
+    known = write_problems(options.output / f"{tasks}_known_tasks.json", fresh_tasks(tasks))
     words = [
         "--problems-file",
         str(train),

@@ -68,7 +68,7 @@ def main() -> None:
 
 def strict_models() -> list[str]:
     """Returns the arguments for models whose discriminator was shown 16 times as many asserts, a fifth of them good."""
-    return models_as_options("toy", discriminator_steps=9600, weak_suites=0.8)
+    return models_as_options("toy", _STRICT, discriminator_steps=9600, weak_suites=0.8)
 
 
 def asserts_of(arm: str, given: Sequence[str], options: argparse.Namespace) -> dict[str, list[float]]:

@@ -12,7 +12,6 @@ stage and seed, always anew.
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from benchmarks.report import arguments, write
 from lab.problems import toy_problems, with_random_tests
 from sparring.core.problem import Problem
 from sparring.evaluation.intervals import print_table
+from sparring.problems.loader import write_problems
 
 FROZEN = ["--curriculum.frozen-players", "discriminator"]
 STATIC = [*FROZEN, "--curriculum.frozen-suites", "0", "--game.baseline-in-reward"]
@@ -107,18 +107,9 @@ def on_files(
     train: Sequence[Problem], held_out: Sequence[Problem], name: str, options: argparse.Namespace
 ) -> list[str]:
     """Returns the arguments for runs on these problems."""
-    files = [write_problems(train, options.output / f"{name}.json")]
-    files += [write_problems(held_out, options.output / "held_out.json")]
+    files = [write_problems(options.output / f"{name}.json", train)]
+    files += [write_problems(options.output / "held_out.json", held_out)]
     return ["--problems-file", str(files[0]), "--problems.held-out.file", str(files[1])]
-
-
-def write_problems(problems: Iterable[Problem], file: Path) -> Path:
-    """Writes the problems into the file and returns it."""
-    keys = ("id", "description", "function_signature", "baseline_tests", "hidden_tests", "reference_solution")
-    entries = [{key: getattr(p, key) for key in (*keys, "difficulty", "tags")} for p in problems]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"problems": entries}))
-    return file
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of, writer
 from benchmarks.report import arguments, write
 from configs.load import load_run
-from lab.examples import MADE
+from lab.examples import MADE, models_as_options
 from lab.grammar import Spec
 from lab.problems import toy_problems, toy_specs
 from lab.sampling import bland_input, edge_input
@@ -93,17 +93,20 @@ def main() -> None:
 async def compare(options: argparse.Namespace) -> dict[str, Any]:
     """Makes the runs, prints the tables and returns the figures."""
     more = SHORT if options.quick else EIGHT
+    few = {"generator_steps": 10, "discriminator_steps": 10} if options.quick else {}
+    # the warm-up of an arm's discriminator shows what stands in the arm's prompts
+    arms = {arm: [*ARMS[arm], *models_as_options("toy", ARMS[arm], **few)] for arm in options.arms}
     runs = {
         arm: [
             finished_run(
                 options.config,
                 f"{arm}-seed{seed}",
                 options.output,
-                ["--seed", str(seed), *ARMS[arm], *in_one_process(options.config), *more],
+                ["--seed", str(seed), *given, *in_one_process(options.config), *more],
             )
             for seed in options.seeds
         ]
-        for arm in options.arms
+        for arm, given in arms.items()
     }
     figures: dict[str, Any] = {}
     for arm, of_arm in runs.items():

@@ -122,6 +122,8 @@ def _problems(settings: EvaluateOptions, model: Model | None) -> list[Problem]:
         raise SparringError("--dataset is missing: the model is of no run with held-out problems")
     else:
         problems = load_splits(config)[1]
+        if not problems:
+            raise SparringError("--dataset is missing: the model's run holds out no problems")
     return with_shown_tests(problems[: settings.problems], settings.shown_tests)
 
 

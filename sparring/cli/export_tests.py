@@ -106,7 +106,7 @@ def export_tests(options: argparse.Namespace) -> None:
             tests=tests,
             problems=len(found),
             least=options.least_kills,
-            source=Path(config.problems.file).name,
+            source=config.problems.file if config.problems.are_examples else Path(config.problems.file).name,
         )
         (draft / "README.md").write_text(card, "utf-8")
     print(f"{options.to}: {tests} tests of {len(found)} of {len(train)} problems")

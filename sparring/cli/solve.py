@@ -31,6 +31,7 @@ from sparring.core.errors import RunFailed, SparringError
 from sparring.core.interfaces import Sandbox
 from sparring.core.play import DISCRIMINATOR, GENERATOR
 from sparring.core.problem import Problem
+from sparring.core.project_files import located
 from sparring.core.source import parse_signature
 from sparring.core.verdict import Status
 from sparring.evaluation.solving import Solver, SolveResult, Tester, stage_name
@@ -127,7 +128,7 @@ def problems_of(settings: SolveOptions) -> tuple[list[Problem], dict[str, str]]:
         return [with_signature(one)], {}
     assert settings.problems_file is not None
     if settings.format == "problems":
-        stated, faults = load_to_solve(Path(settings.problems_file).expanduser())
+        stated, faults = load_to_solve(located(settings.problems_file))
         problems = [*map(with_signature, stated)]
     else:
         problems = load_written(settings.problems_file, settings)

@@ -9,8 +9,8 @@ for each policy's model."""
 
 
 def located(path: str | Path) -> Path:
-    """Returns a path with the home directory in place of "~". If a relative path does not exist, but does so in the
-    project's directory, the latter is returned."""
+    """Returns a path with the home directory in place of "~". A relative path that exists only
+    in the project's directory is returned as a path there."""
     path = Path(path).expanduser()
     return ROOT / path if not path.exists() and (ROOT / path).exists() else path
 

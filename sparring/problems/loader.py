@@ -7,7 +7,7 @@ a user's code never runs in this process.
 import ast
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -194,9 +194,17 @@ def _problem(raw: Any, index: int, path: Path, form: type[_Entry] = _Entry) -> P
     return Problem(**fields)
 
 
+def write_problems(file: Path, problems: Iterable[Problem]) -> Path:
+    """Writes a problem file, with one problem per line, and returns its path. Raises ProblemFileError for a problem that it cannot hold."""
+    lines = ",\n".join(json.dumps(entry_of(problem)) for problem in problems)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f'{{"problems": [\n{lines}\n]}}\n', "utf-8")
+    return file
+
+
 def entry_of(problem: Problem) -> dict[str, Any]:
-    """Returns a problem as an element of a problem file. Raises ProblemFileError if one of its tests compares outputs as the
-    tester of a contest does, which the file cannot express."""
+    """Returns a problem as an element of a problem file. Raises ProblemFileError if the file cannot hold it: one of its
+    tests compares outputs as the tester of a contest does, or it lacks what `load_problems` asks for."""
     entry: dict[str, Any] = {}
     for name, field in _Entry.model_fields.items():
         value = getattr(problem, name)
@@ -207,6 +215,7 @@ def entry_of(problem: Problem) -> dict[str, Any]:
         value = list(value) if isinstance(value, tuple) else value
         if field.is_required() or value != field.default:
             entry[name] = value
+    _problem(entry, 0, Path(f"problem {problem.id}"))
     return entry
 
 
@@ -239,12 +248,9 @@ def _schema_fault(error: ValidationError) -> str:
             f"field {field!r}: unknown field; remove it, or correct its name to one of {', '.join(_EXPECTED)}"
         )
     if first["type"] == "missing":
-        missing = (
-            f"field {field!r}"
-            if len(first["loc"]) == 1
-            else f"field {field + place!r}: key {first['loc'][-1]!r}"
-        )
-        return f"{missing}: missing; add {_EXPECTED[field]}"
+        if field in _TESTS and len(first["loc"]) > 1:
+            return f"field {field + place!r}: key 'stdout': missing; add the expected output"
+        return f"field {field!r}: missing; add {_EXPECTED[field]}"
     return f"field {field + place!r}: found {kind_of(first['input'])}; expected {field!r} to be {_EXPECTED[field]}"
 
 

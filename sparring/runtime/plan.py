@@ -38,7 +38,7 @@ _LARGE = 1 << 30
 that."""
 SAVE_S = 900.0
 """Seconds between two such checkpoints."""
-_TINY, _RATE, _LORA_RATE = 10**8, 5e-5, 5e-4
+_RATE, _LORA_RATE = 5e-5, 5e-4
 """Number of parameters up to which any learning rate is accepted; beyond it, the highest learning rates without a
 warning."""
 
@@ -139,7 +139,7 @@ def _rates(config: Config, start: Start) -> Iterator[str]:
     for role in config.policies:
         policy, rate = config.policy(role), config.policy_learning_rate(role)
         most = _LORA_RATE if policy.learner.lora else _RATE
-        if (parameters(start.models[role]) or math.inf) > _TINY and rate > most:
+        if (parameters(start.models[role]) or math.inf) > memory_plan.TINY and rate > most:
             yield (
                 f"{role}: a learning rate of {rate:g} is for models of a million parameters, and is likely to "
                 f"ruin a larger one; --learning-rate {most / 5:g} or less is usual"

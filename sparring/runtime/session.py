@@ -77,9 +77,8 @@ def open_session(run: Run, recipe: str) -> Iterator["Session"]:
         show.phase("starting the sandbox and the engines")
         with _parts(config, start, train) as parts:
             parts.rollouts.on_progress = show.play
-            if (
-                not config.problems.are_examples
-            ):  # these are checked by the project's tests, and their tests are data
+            # toy problems are checked by the project's tests, and their tests are data
+            if "problems" in config.game.uses and not config.problems.are_examples:
                 show.phase("judging the problems' references")
                 train, held_out = _judged(config.problems, parts, train, held_out)
             weights = {}

@@ -18,6 +18,8 @@ from configs.sections import AUTO
 from learners.checkpoints import CheckpointStore, base_of, check_fits, read_checkpoint
 from learners.mirror import fetch
 from sparring.core.errors import SparringError
+from sparring.core.project_files import is_example
+from sparring.games.prompts import ChatFormat, format_for
 from sparring.runtime.architectures import check_generates_text
 from sparring.runtime.gguf import converted, source_of
 from sparring.runtime.hardware import Hardware, choices, detect, offline_by, said, settled, ways_out
@@ -185,7 +187,7 @@ def starting_models(config: Config) -> dict[str, str]:
     models = {}
     for role in config.policies:
         name = config.policy(role).model
-        if base := base_of(Path(name).expanduser()):
+        if base := base_of(source_of(name)):
             raise SparringError(
                 f"{role}.model {name}: holds an adapter for {base}, which is no model to start from: go on with its run "
                 f"(--resume-from), or merge it (python -m sparring export RUN --policy {Path(name).name} --to DIR) and give DIR"
@@ -283,6 +285,10 @@ def load_tokenizer(model: str, key: str) -> Any:
         if not Path(model).is_dir():
             said = f"no directory {model}; tried as a hub id, it {said}"
         raise SparringError(f"{key} {model}: {said}; {_remedy(model)}") from error
+    if is_example(model) and isinstance(format_for(tokenizer), ChatFormat):
+        raise SparringError(
+            f"{key} {model}: this toy model lacks a stage of sparring/core/stages.py: make it again: python -m lab.examples"
+        )
     return tokenizer
 
 

@@ -4,7 +4,6 @@ A data-size series keeps the recipe's held-out problems. Cross-validation divide
 touch the recipe's held-out problems.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +11,7 @@ from typing import Any
 
 from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
-from sparring.problems.loader import entry_of
+from sparring.problems import loader
 from sparring.sweeps.spec import SweepError
 
 
@@ -44,16 +43,14 @@ def nested_parts(problems: Sequence[Problem], sizes: Sequence[int], seed: int) -
 def write_problems(file: Path, problems: Iterable[Problem]) -> str:
     """Writes problems in our own format, and returns the path. Raises SweepError or ProblemFileError for problems that the
     format cannot hold."""
-    entries = []
+    problems = list(problems)
     for problem in problems:
         if not problem.reference_solution:
             raise SweepError(
                 f"problem {problem.id}: folds and sizes are for problems with a reference solution; divide other data sets by "
                 "hand, and give a recipe for each part"
             )
-        entries.append(entry_of(problem))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"problems": entries}), "utf-8")
+    loader.write_problems(file, problems)
     return str(file.resolve())
 
 

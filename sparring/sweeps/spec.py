@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from configs.environment import DATASET
 from configs.layers import leaves, nested, overlay
-from configs.load import ConfigError, MadeRecipe, load_run, read_recipe, recipe_path
+from configs.load import ConfigError, MadeRecipe, load_run, read_recipe, recipe_path, with_keys
 from configs.schema import Config
 from sparring.core.errors import SparringError
 from sparring.core.settings import Settings
@@ -241,7 +241,7 @@ def recipe_of(sweep: Sweep, trial: Trial, keys: Mapping[str, Any] | None = None)
     recipe = read_recipe(*recipe_path(sweep.config))
     for layer in (sweep.base, trial.replicate.keys, trial.setting.keys if keys is None else keys):
         kept = {key: value for key, value in recipe.items() if not isinstance(layer.get(key), Mapping)}
-        recipe = overlay(kept, nested(layer), Config)
+        recipe = with_keys(kept, nested(layer))
     return recipe
 
 

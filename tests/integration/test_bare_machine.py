@@ -116,7 +116,7 @@ def test_without_namespaces_programs_of_toy_models_run_as_processes(forbidden: l
     finished = run([*forbidden, sys.executable, "-c", TRUSTED, *PROGRAMS])
     description, *statuses = finished.stdout.splitlines()
     assert statuses == VERDICTS, finished.stderr
-    assert description.startswith("sandbox: plain processes (for toy models only; ")
+    assert description.startswith("sandbox: plain processes (for toy models on toy problems only; ")
     assert "no Docker Engine answers" in description and "cannot make namespaces" in description
     assert "NOT CONTAINED: " in description and "share one uid" in description
 
@@ -152,7 +152,7 @@ def test_without_namespaces_the_host_is_told_what_to_do(forbidden: list[str]) ->
     assert re.search(r"^process: works: (\d+) of \1 checks$", finished.stdout, re.MULTILINE), finished.stdout
     assert "share one uid" in finished.stdout
     assert finished.stdout.splitlines()[-1].startswith(
-        "auto picks: process for toy models, nothing for others: start Docker or allow"
+        "auto picks: process for toy models on toy problems, nothing for others: start Docker or allow"
     )
 
 

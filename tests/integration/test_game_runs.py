@@ -42,6 +42,7 @@ def kuhn(session_drive: Drive, tmp_path_factory: pytest.TempPathFactory) -> Path
     run = tmp_path_factory.mktemp("kuhn") / session_drive.name()
     done = session_drive.run(*KUHN, "--output-dir", run.parent, "--run-name", run.name)
     assert done.code == 0, done.err
+    assert "references" not in done.out, "a board game has none"
     return run
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks.experiments import r0
 from configs.load import load_run
+from lab import examples
 from lab.problems import toy_specs
 from lab.sampling import run_reference
 from lab.traces import weak_input
@@ -17,6 +18,13 @@ def test_every_arm_earns_as_r0_says(arm: str) -> None:
     assert (config.game.rewards.validity_weight, config.game.rewards.validity_slots) == (0, 1)
     assert config.credit.kind == ("all" if arm.endswith("all_stages") else "stage")
     assert config.game.test_format == ("strict" if "strict" in arm else "input_only")
+
+
+def test_the_strict_arms_models_were_shown_asserts(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+    monkeypatch.setattr(examples, "ensure_models", lambda roles, rules, settings: shown.append(rules) or {})
+    r0.strict_models()
+    assert [rules.test_format for rules in shown] == ["strict"]
 
 
 @pytest.mark.parametrize(

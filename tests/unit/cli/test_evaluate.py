@@ -398,6 +398,12 @@ def test_suites_need_functions(scripted, capsys):
     assert "suites need Python functions" in capsys.readouterr().err
 
 
+def test_without_a_data_set_a_run_that_holds_nothing_out_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparring.cli.evaluate.load_splits", lambda config: ([], []))
+    with pytest.raises(SparringError, match="holds out no problems"):
+        evaluate(EvaluateOptions(policy=str(EXAMPLES / "toy/generator")))
+
+
 @pytest.mark.parametrize("name", ["toy", "edges"])
 def test_without_a_data_set_the_problems_are_those_held_out_by_the_models_run(name: str) -> None:
     policy = str(EXAMPLES / name / "generator")

@@ -154,6 +154,12 @@ def test_a_function_without_a_signature_is_the_one_that_the_tests_call(problems)
         assert problem.function_signature == "def double(x1):"
 
 
+def test_a_file_of_the_project_is_found_from_any_directory(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = SolveOptions.read(["--batch", "--problems-file", "sparring/examples/toy/held_out.json"])
+    assert len(problems_of(asked)[0]) == 200
+
+
 def test_the_engine_is_on_the_gpu_that_is_seen(problems, scripted, monkeypatch) -> None:
     model = scripted(lambda prompt, sampling: RIGHT)
     monkeypatch.setattr("sparring.runtime.hardware.detect", lambda: SimpleNamespace(device="cuda", bf16=True))

@@ -434,6 +434,10 @@ HELD_OUT = "sparring/examples/toy/held_out.json"
         (("--problems-file", "mine.json"), {"kind": "share", "fraction": 0.2}),
         (("--problems-file", "mine.json", "--problems.held-out.file", "b.json"), {"file": Path("b.json")}),
         (("--problems.held-out.kind", "share"), {"kind": "share", "fraction": 0.2}),
+        (
+            ("--problems-file", "sparring/examples/lua/train.json"),
+            {"file": Path("sparring/examples/lua/held_out.json")},
+        ),
     ],
 )
 def test_held_out_toy_problems_go_with_the_training_problems_that_they_belong_to(arguments, expected):

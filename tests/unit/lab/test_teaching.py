@@ -88,6 +88,17 @@ def test_other_rules_make_another_model() -> None:
     assert apart != together
 
 
+def test_a_model_that_ships_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(teaching, "_teach", None)
+    generator, discriminator = (str(EXAMPLES / "toy" / role) for role in ("generator", "discriminator"))
+    assert models_as_options("toy") == [
+        "--generator-model",
+        generator,
+        "--discriminator-model",
+        discriminator,
+    ]
+
+
 @pytest.mark.timeout(300)
 def test_a_model_with_other_settings_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -332,7 +332,7 @@ def test_without_kl_there_is_no_reference(make_learner, sample_of) -> None:
     assert "kl_to_initial" not in metrics and metrics["gradient_norm"] > 0
 
 
-def test_the_kl_term_pulls_back_to_the_warm_start(make_learner, sample_of):
+def test_the_kl_term_pulls_back_to_the_initial_model(make_learner, sample_of):
     drifted = []
     for kl in ({"kind": "watched"}, {"kind": "loss", "coefficient": 5.0}):
         learner = make_learner(1e-2, kl=kl)

@@ -117,6 +117,13 @@ def test_so_does_one_that_was_exported(tmp_path: Path) -> None:
     assert bare and '"' not in bare  # nothing says which problems it knows
 
 
+def test_the_card_of_another_model_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Model, "style", lambda self: object.__new__(ChatFormat))
+    (tmp_path / "README.md").write_bytes(b"---\ntitle: a: b\n---\n\xe4")
+    theirs = Model(path=str(tmp_path), tokenizer=None, context=None, run={})
+    assert theirs.note([OTHER]) == "" and theirs.max_tokens > 0
+
+
 def test_a_toy_model_warns_of_a_function_that_it_does_not_write() -> None:
     model = open_model(str(EXAMPLES / "toy/generator"), "--k")
     assert "called f, not add" in model.note([replace(OTHER, function_signature="def add(a, b):")])

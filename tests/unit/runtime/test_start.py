@@ -16,12 +16,14 @@ from huggingface_hub import constants
 from configs.load import RECIPES, load_run
 from sparring.core.errors import SparringError
 from sparring.core.project_files import EXAMPLES, is_example
+from sparring.games.prompts import MARKER_TOKENS
 from sparring.runtime import start
 from sparring.runtime.hardware import detect
 from sparring.runtime.start import (
     _differences,
     end_token_ids,
     find_model,
+    load_tokenizer,
     load_tokenizers,
     open_tokenizer,
     resolve,
@@ -159,6 +161,12 @@ def test_where_a_recipe_names_a_directory_of_ours_it_is_there(recipe: str, monke
         model = config.policy(role).model
         if model.startswith("sparring/"):  # others are the user's, or a hub's
             assert is_example(model) and Path(find_model(model, role)).is_dir()
+
+
+def test_a_toy_model_that_lacks_a_stage_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparring.games.prompts.MARKER_TOKENS", (*MARKER_TOKENS, "<s9>"))
+    with pytest.raises(SparringError, match=r"lacks a stage .*: python -m lab\.examples"):
+        load_tokenizer(str(EXAMPLES / "toy/generator"), "generator.model")
 
 
 def test_what_a_resumed_run_changes_is_named_by_its_keys() -> None:

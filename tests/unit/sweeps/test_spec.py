@@ -224,6 +224,13 @@ def test_a_part_is_a_problem_file_that_a_run_reads(tmp_path):
         write_problems(tmp_path / "unsolved.json", [unsolved])
 
 
+def test_a_setting_with_problems_of_its_own_holds_out_no_toy_problems(tmp_path):
+    sweep = sweep_of(Setting(name="s", keys={"problems.file": "mine.json"})).model_copy(
+        update={"config": "toy"}
+    )
+    assert recipe_of(sweep, sweep.trials[0])["problems"] == {"file": "mine.json", "held_out": {}}
+
+
 @pytest.mark.parametrize("kind", ["cross-validate", "data-size"])
 def test_a_sweep_that_divides_the_problems_takes_no_others(tmp_path, monkeypatch, kind):
     sweep = Sweep(kind=kind, config="debug", settings=(Setting(name="s", keys={}),), replicates=SEEDS)
