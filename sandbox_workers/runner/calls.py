@@ -125,7 +125,7 @@ class Server:
         if operation == "call":
             called = self._names[target]
             value = called(*args, **kwargs)
-            return _Kept(value) if isinstance(called, type) and called is not type else value
+            return _Kept(value) if isinstance(called, type) and not copies.is_plain(value) else value
         if operation == "name":
             return self._names[target]
         value = self._objects[target]
@@ -304,7 +304,7 @@ class Caller:
             if self._watches:
                 self._log.append(reply)
             result = self._result(reply)
-        except (NotData, ValueTooLarge, ProgramRaised):
+        except (NotData, ObjectCompared, ValueTooLarge, ProgramRaised):
             raise
         except Exception as error:
             raise of_reading(error) from None
@@ -315,6 +315,10 @@ class Caller:
             if number in self._given:  # otherwise it belongs to an earlier test
                 self._changes.append((self._given[number], copies.decode(value, self._stands_for)))
                 self.more_than_results |= not self.plain
+        if (
+            self.plain
+        ):  # as Python has it; what the test would find without the changes is looked at by `again`
+            self.see_changes()
 
     def _result(self, reply: dict) -> Any:
         if "x" not in reply:
@@ -376,11 +380,6 @@ def _filled(value: Any, changed: Any) -> Any:
     return value
 
 
-class _HasNone(ProgramRaised, TypeError):
-    """Raised for an object without a length. It is a TypeError, as in Python, so that list() goes on without the
-    length."""
-
-
 class Name(Foreign):
     """A function or class of the program, by its name there."""
 
@@ -391,6 +390,9 @@ class Name(Foreign):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._caller.ask("call", self.name, args, kwargs)
+
+    def __repr__(self) -> str:
+        raise NotData("the text of a function, which shows an address")
 
     def get_attribute(self, name: str) -> Any:
         return self._caller.ask("name", self.name).get_attribute(name)
@@ -416,6 +418,10 @@ class Handle(Foreign):
     def _ask(self, operation: str, *args: Any) -> Any:
         return self._caller.ask(operation, self.number, args)
 
+    def hand_over(self) -> None:
+        """Notes that the program gets the object back. It would be another value if copies of results had to do."""
+        self._caller.more_than_results |= self.is_derived
+
     def _plainly(self, operation: str, kind: type) -> Any:
         answer = self._ask(operation)
         if type(answer) is not kind or (operation == "len" and answer < 0):
@@ -436,13 +442,9 @@ class Handle(Foreign):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._caller.ask("invoke", self.number, args, kwargs)
 
-    def __len__(self) -> int:
-        seen = self._caller.more_than_results
-        try:
-            return self._plainly("len", int)
-        except ProgramRaised as error:  # list() asks for it, and can go on without
-            self._caller.more_than_results = seen
-            raise _HasNone(error.names, str(error)) from None
+    def measure(self) -> int:
+        """Returns the length; see pure._len."""
+        return self._plainly("len", int)
 
     def __bool__(self) -> bool:
         return self._plainly("bool", bool)
@@ -508,5 +510,6 @@ def _refer(value: Any) -> dict:
     if isinstance(value, Name):
         return {"n": value.name}
     if isinstance(value, Handle):
+        value.hand_over()
         return {"h": [value.number, value.kind]}
     raise NotData(f"a {type(value).__name__} that the test hands to the program")

@@ -20,7 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import plain
-from .data_tests import NotData
+from .errors import NotData
+from .pure import METHODS
 from .values import ATOMS, MAX_DEPTH, base_value
 
 MOST_DIGITS = 1 << 13_000
@@ -51,7 +52,8 @@ def encode(value: Any, outside: Outside, depth: int = 0) -> Any:
     if (tag := _ITEMS.get(kind)) is not None:
         return {tag: [encode(item, outside, deeper) for item in value]}
     if (tag := _PAIRS.get(kind)) is not None:
-        return {tag: [[encode(k, outside, deeper), encode(v, outside, deeper)] for k, v in dict.items(value)]}
+        items = collections.OrderedDict.items(value) if tag == "o" else dict.items(value)
+        return {tag: [[encode(k, outside, deeper), encode(v, outside, deeper)] for k, v in items]}
     if kind is collections.deque:
         return {"q": [[encode(item, outside, deeper) for item in value], value.maxlen]}
     if (known := plain.PLAIN.get(kind)) is not None:
@@ -62,6 +64,14 @@ def encode(value: Any, outside: Outside, depth: int = 0) -> Any:
     if not keeps_more and (base := base_value(value)) is not None:
         return encode(base[0], outside, depth)
     return outside(value)
+
+
+def is_plain(value: Any) -> bool:
+    """Returns whether the value's class is plain itself, and no subclass of a plain class. Its items may be objects."""
+    kind = type(value)
+    return (
+        kind in ATOMS or kind is list or kind is collections.deque or any(kind in known for known in _KNOWN)
+    )
 
 
 _ALIKE = ATOMS - {int}
@@ -75,6 +85,7 @@ def _are_themselves(items: list) -> bool:
 
 _ITEMS = {tuple: "t", set: "s", frozenset: "z"}
 _PAIRS = {dict: "d", collections.OrderedDict: "o", collections.Counter: "c"}
+_KNOWN = (_ITEMS, _PAIRS, plain.PLAIN)
 
 
 class Copied(dict):
@@ -82,6 +93,12 @@ class Copied(dict):
 
     def __missing__(self, key: Any) -> Any:
         raise NotData("an item that a dict makes up")
+
+    def __repr__(self) -> str:
+        raise NotData("the text of a dict that creates missing items")
+
+
+METHODS[Copied] = METHODS[dict]
 
 
 _READ: dict[str, Callable[[Any], Any]] = {

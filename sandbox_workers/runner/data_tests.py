@@ -12,21 +12,18 @@ import re
 from collections.abc import Set
 from dataclasses import dataclass
 
+from .errors import NotData
 from .pure import BUILTINS, CLOCKS, EXCEPTIONS, IGNORED, LIBRARY, MODULES, RANDOM
 
 MOST_CHARS_OF_CODE = 20_000
-"""Largest length of a test that does not begin with a call of a name, characters. For some texts, such as
-`import a.a.a…`, a parser takes quadratic time."""
+"""Largest length of a test that does not begin with a call of a name, characters."""
 MOST_CHARS_REMEMBERED = 500
+_LONG_IMPORT = re.compile(r"\b(?:import|from)\b[\w.\s\\]{300}")
 _CALLS_AT_ONCE = re.compile(r"\s*+(?:import \w++\s*+)?(?:assert\b|\w+ =)?[\s(]*+\w++ *+\(")
 
 
 _LEFT_OUT = frozenset(("annotation", "returns", "ctx", "op", "ops"))
 _IMPURE_BUILTINS = vars(builtins).keys() - BUILTINS.keys() - EXCEPTIONS.keys()
-
-
-class NotData(ValueError):
-    """Raised if the test is a code test. The message names what makes it one."""
 
 
 _STATEMENTS = (
@@ -89,18 +86,18 @@ def read(source: str) -> DataTest:
     """
     if len(source) > MOST_CHARS_OF_CODE and not _CALLS_AT_ONCE.match(source):
         raise NotData(f"{len(source)} characters that do not begin with a call")
+    if _LONG_IMPORT.search(source):  # the parser takes quadratic time for `import a.a.a…`
+        raise NotData("an import of a long name")
     tree = ast.parse(source, "test.py")
-    nodes = _without_annotations(tree)
+    nodes, parents = _without_annotations(tree)
     functions = {node.name for node in nodes if type(node) is ast.FunctionDef}
-    bound, imported, used, calls = set(functions), set(), set(), []
+    bound, imported, used = set(functions), set(), set()
     for node in nodes:
         if type(node) not in _ALWAYS_ALLOWED:
             _check(node, functions)
         match node:
             case ast.Name(id=name, ctx=context):
                 (used if type(context) is ast.Load else bound).add(name)
-            case ast.Call():
-                calls.append(node)
             case ast.arg(arg=name):
                 bound.add(name)
             case ast.ExceptHandler(name=str(name)):
@@ -111,12 +108,8 @@ def read(source: str) -> DataTest:
     used -= bound | imported
     if not_pure := used & _IMPURE_BUILTINS:
         raise NotData(", ".join(sorted(not_pure)))
-    arguments = {id(call): _arguments(call) for call in calls}
-    with_literals = {
-        call.func.id
-        for call in calls
-        if type(call.func) is ast.Name and not any(type(part) is ast.Call for part in arguments[id(call)])
-    }
+    calls = _arguments(nodes, parents, bound)
+    with_literals = {call.func.id for call, has in calls if type(call.func) is ast.Name and not has & _CALL}
     return DataTest(
         source=source,
         tree=tree,
@@ -124,20 +117,15 @@ def read(source: str) -> DataTest:
         free=frozenset(used),
         with_literals=frozenset(with_literals & used),
         only_loads=all(isinstance(statement, ast.Pass) for statement in tree.body),
-        keeps=any(
-            type(part) is ast.Name and part.id in bound
-            for call in calls
-            if not _is_library_function(call.func, imported)
-            for part in arguments[id(call)]
-        ),
+        keeps=any(has & _BOUND for _, has in calls),
     )
 
 
-def _without_annotations(tree: ast.AST) -> list[ast.AST]:
-    """Returns the nodes of the tree except those of annotations, and except operators and contexts. This takes a third of
-    the time of ast.walk."""
-    nodes = [tree]
-    for node in nodes:  # it grows
+def _without_annotations(tree: ast.AST) -> tuple[list[ast.AST], list[int]]:
+    """Returns the nodes of the tree except those of annotations, and except operators and contexts, parents first; and the
+    index of each node's parent. This takes a third of the time of ast.walk."""
+    nodes, parents = [tree], [0]
+    for index, node in enumerate(nodes):  # it grows
         for field in node._fields:
             if field in _LEFT_OUT:
                 continue
@@ -146,27 +134,28 @@ def _without_annotations(tree: ast.AST) -> list[ast.AST]:
                 nodes += [item for item in value if isinstance(item, ast.AST)]
             elif isinstance(value, ast.AST):
                 nodes.append(value)
-    return nodes
+        parents += [index] * (len(nodes) - len(parents))
+    return nodes, parents
 
 
-def _arguments(call: ast.Call) -> list[ast.AST]:
-    """Returns all nodes of a call's arguments, but for the plain constants among the arguments."""
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    return [
-        part
-        for argument in given
-        if type(argument) is not ast.Constant
-        for part in _without_annotations(argument)
-    ]
+_CALL, _BOUND = 1, 2
+"""What the arguments of a call hold: a call; a name that the test defines."""
 
 
-def _is_library_function(called: ast.expr, imported: Set[str]) -> bool:
-    """Returns whether it is a function of a module that the test imports, such as `json.dumps`."""
-    return (
-        isinstance(called, ast.Attribute)
-        and isinstance(called.value, ast.Name)
-        and called.value.id in imported
-    )
+def _arguments(nodes: list[ast.AST], parents: list[int], bound: Set[str]) -> list[tuple[ast.Call, int]]:
+    """Returns the calls, each with what its arguments hold. Each node is looked at once: calls may be nested deeply."""
+    holds, given, calls = [0] * len(nodes), [0] * len(nodes), []
+    for index in range(len(nodes) - 1, 0, -1):  # children before their parents
+        node, parent, has = nodes[index], nodes[parents[index]], holds[index]
+        if type(node) is ast.Call:
+            calls.append((node, given[index]))
+            has |= _CALL
+        elif type(node) is ast.Name and node.id in bound:
+            has |= _BOUND
+        holds[parents[index]] |= has
+        if type(parent) is ast.Call and node is not parent.func:
+            given[parents[index]] |= has
+    return calls
 
 
 def shadowing(test: DataTest, names: Set[str], entry_point: str = "") -> frozenset[str]:

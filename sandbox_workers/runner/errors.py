@@ -8,6 +8,10 @@ MAX_ERROR = 500
 """Largest number of characters of an error text in a verdict."""
 
 
+class NotData(ValueError):
+    """Raised if the test is a code test. The message names what makes it one."""
+
+
 class ProgramGone(BaseException):
     """Raised if the program's process has ended. It is a BaseException, and is raised again at each later request: a
     test's `except Exception` cannot hide it."""

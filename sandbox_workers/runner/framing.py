@@ -23,6 +23,11 @@ class FrameTooLarge(ValueError):
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
+_decode = json.JSONDecoder(
+    parse_constant=float
+).decode  # each NaN is an object of its own: containers compare by identity
+
+
 def pack(message: Any) -> bytes:
     body = _encode(message).encode("utf-8", "surrogatepass")
     return struct.pack(">I", len(body)) + body
@@ -63,7 +68,7 @@ class Frames:
         (length,) = struct.unpack(">I", self._take(4))
         if 4 + length > self._most:
             raise FrameTooLarge(f"{4 + length} bytes")
-        return json.loads(self._take(length).decode("utf-8", "surrogatepass"))
+        return _decode(self._take(length).decode("utf-8", "surrogatepass"))
 
     def _take(self, count: int) -> bytearray:
         while (missing := count - len(self._read)) > 0:

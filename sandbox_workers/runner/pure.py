@@ -16,6 +16,8 @@ import operator
 import string
 from typing import Any
 
+from .errors import NotData
+
 _WORDS = (
     "abs all any ascii bin bool bytearray bytes chr complex dict divmod enumerate filter float frozenset hex int isinstance "
     "iter len list map max min next oct ord pow range repr reversed round set slice sorted str sum tuple zip"
@@ -24,15 +26,48 @@ BUILTINS: dict[str, Any] = {name: getattr(builtins, name) for name in _WORDS.spl
 
 
 def _type(value: Any, /) -> type:
-    return type(value)
+    if (kind := type(value)) in CLASSES:
+        return kind
+    raise NotData(f"type of a {kind.__name__}")
 
 
-BUILTINS["type"] = _type
+def _len(value: Any, /) -> int:
+    """Returns the length. An object of the program is asked here and not by its __len__, which list() and others would
+    call, too."""
+    measure = getattr(type(value), "measure", None)
+    return len(value) if measure is None else measure(value)
+
+
+BUILTINS |= {"type": _type, "len": _len}
 EXCEPTIONS = {
     name: value
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, Exception)
 }
+
+
+def _copy(value: Any, /) -> Any:
+    return copy.copy(_checked(value))
+
+
+def _deepcopy(value: Any, /) -> Any:
+    return copy.deepcopy(_checked(value))
+
+
+def _checked(value: Any) -> Any:
+    """Returns the value. Raises NotData if it holds something else than values of CLASSES, which alone decide how they are
+    copied."""
+    parts = [value]
+    for part in parts:  # it grows
+        if type(part) not in CLASSES or isinstance(part, Exception):
+            raise NotData(f"a copy of a {type(part).__name__}")
+        if isinstance(part, dict):
+            parts += [*part, *part.values()]
+        elif isinstance(part, list | tuple | set | frozenset | collections.deque):
+            parts += part
+    return value
+
+
 _PURE: dict[str, tuple[Any, str]] = {
     "math": (math, " ".join(name for name in vars(math) if not name.startswith("_"))),
     "collections": (collections, "Counter OrderedDict defaultdict deque"),
@@ -59,6 +94,7 @@ MODULES: dict[str, dict[str, Any]] = {
     name: {word: getattr(module, word) for word in words.split() if hasattr(module, word)}
     for name, (module, words) in _PURE.items()
 }
+MODULES["copy"] = {"copy": _copy, "deepcopy": _deepcopy}
 RANDOM = frozenset("choice choices gauss randint random randrange sample uniform".split())  # noqa: SIM905
 """Methods of the test's own random generator. `seed` is not among them, because it would also seed the program's."""
 IGNORED = frozenset(("typing", "__future__"))
@@ -112,4 +148,11 @@ METHODS[collections.Counter] |= METHODS[dict]
 METHODS[collections.defaultdict] |= METHODS[dict]
 METHODS[collections.OrderedDict] |= METHODS[dict]
 METHODS[datetime.datetime] |= METHODS[datetime.date]
+CLASSES = frozenset((*METHODS, *EXCEPTIONS.values(), datetime.timezone, type(None)))
+"""Classes of the values that a test may compute. Only these may be copied and asked for: the class of any other object,
+such as `type` itself, would let a test make objects with methods of its own."""
+CALLED = CLASSES | {
+    value for names in (LIBRARY, *MODULES.values()) for value in names.values() if isinstance(value, type)
+}
+"""Classes that a test may call."""
 CLOCKS = frozenset(("now", "today", "utcnow", "fromtimestamp", "utcfromtimestamp"))

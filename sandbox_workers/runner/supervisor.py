@@ -105,10 +105,9 @@ class Slot:
 
 def _may_be_code(verdict: Judged) -> bool:
     """Returns whether the test may be one that only Python itself can run, so that the reference fails it as data: the
-    test looks at an argument that is changed in the same comparison, rebinds a name of the program, or asks an
-    object of a subclass."""
-    fails = verdict.status in ("WRONG_ANSWER", "RUNTIME_ERROR") and not verdict.by_test
-    return fails and verdict.isolation == "separate"
+    test looks at an argument that is changed in the same comparison, rebinds a name of the program, asks an
+    object of a subclass, or needs more of Python than the evaluator has."""
+    return verdict.status in ("WRONG_ANSWER", "RUNTIME_ERROR") and verdict.isolation == "separate"
 
 
 def fork_zygote(role: str, settings: Settings) -> socket.socket:

@@ -3,15 +3,14 @@ of the program's author ever runs here."""
 
 import ast
 import collections
-import copy
 import operator
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .data_tests import DataTest, NotData, not_data
-from .pure import ANYWHERE, BUILTINS, EXCEPTIONS, IGNORED, LIBRARY, METHODS, MODULES, MUTATING, RANDOM
+from .pure import ANYWHERE, CALLED, EXCEPTIONS, IGNORED, LIBRARY, METHODS, MODULES, MUTATING, RANDOM
 from .values import plain_repr
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -30,7 +29,7 @@ _COMPARED: dict[type, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 _TAKES_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted, sum, max, min, collections.Counter)))
 """Functions that read their argument to its end."""
-_LOOKS_INTO = frozenset(map(id, (isinstance, BUILTINS["type"], dict, copy.copy, copy.deepcopy)))
+_LOOKS_INTO = frozenset(map(id, (isinstance, dict)))
 """Functions that ask for more of their argument than a copy has."""
 _WRITES = frozenset(map(id, (str, repr, ascii)))
 """Functions that make a text of their argument. The text of an iterator or a function would show an address."""
@@ -126,6 +125,8 @@ class Walk:
     """Applies to the test's own values what the program has done to its copies. It is not called during a comparison,
     because `f(data) == sorted(data)` could then be forged."""
     _comparing: int = 0
+    _cyclic: list[ChainMap[str, Any]] = field(default_factory=list)
+    """Scopes that may hold what refers to them: functions, and errors with their tracebacks."""
     _random: Any = None
 
     def run(self) -> str | None:
@@ -134,6 +135,14 @@ class Walk:
 
         self._random = random.Random(self.test.source)
         scope: ChainMap[str, Any] = ChainMap({})
+        self._cyclic.append(scope)
+        try:
+            return self._run(scope)
+        finally:  # the next test shall have the memory, and no collector runs for it
+            for each in self._cyclic:
+                each.maps[0].clear()
+
+    def _run(self, scope: ChainMap[str, Any]) -> str | None:
         if self.test.is_expression:
             statement: Any = self.test.tree.body[0]
             return plain_repr(self.value(statement.value, scope))
@@ -228,6 +237,7 @@ class Walk:
                     raise
                 if handler.name:
                     scope[handler.name] = error
+                    self._cyclic.append(scope)
                 self._body(handler.body, scope)
             else:
                 self._body(node.orelse, scope)
@@ -376,6 +386,7 @@ class Walk:
         return Module(MODULES.get(name, {}))
 
     def _function(self, node: ast.FunctionDef | ast.Lambda, scope: ChainMap[str, Any]) -> Function:
+        self._cyclic.append(scope)
         return Function(
             node, scope, tuple(self.value(default, scope) for default in node.args.defaults), self
         )
@@ -395,6 +406,8 @@ class Walk:
                 args[0] = args[0].items()
         if id(function) in _WRITES and args:
             _written(args[0])
+        if isinstance(function, type) and function not in CALLED:
+            raise NotData(f"a call of the class {function.__name__}")
         return function(*args, **kwargs)
 
     def call(self, function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_workers.runner import calls, copies, kernel
-from sandbox_workers.runner.data_tests import NotData, read, shadowing
-from sandbox_workers.runner.errors import ProgramLied
+from sandbox_workers.runner.data_tests import read, shadowing
+from sandbox_workers.runner.errors import NotData, ProgramLied
 from sandbox_workers.runner.roles import Program, run_data
 from sandbox_workers.runner.walk import ObjectCompared
 
@@ -341,3 +341,26 @@ def test_an_answer_that_is_none_is_the_programs_lie() -> None:
             caller.ask("call", "f")
         with pytest.raises(ProgramLied):  # for good
             caller.ask("call", "f")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "f()\nimport " + "a." * 30_000 + "a",
+        "f()\nfrom " + "a . " * 30_000 + "a import b",
+        "import " + "a.\\\n" * 4_000 + "a",
+    ],
+)
+def test_a_name_that_parsers_take_long_for_is_not_parsed(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ast.parse", None)
+    with pytest.raises(NotData, match="a long name"):
+        read(source)
+
+
+def test_what_the_arguments_of_calls_hold_is_found_at_any_depth() -> None:
+    assert read("x = [1]\nassert f(f(f(x))) == 1").keeps
+    assert read("import functools\nx = [1]\nassert functools.reduce(f, x) == 1").keeps
+    assert not read("x = [1]\nassert f(f(f(1))) == x").keeps
+    assert read("assert f(g(1)) == h(2)").with_literals == {"g", "h"}

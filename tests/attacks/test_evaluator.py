@@ -1,0 +1,170 @@
+"""The evaluator is kept for the jobs of many authors: no data test changes what a later one finds, and none passes on a
+reference and fails the same program afterwards."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from sandbox_workers.local import LocalSandbox
+from sparring.core.verdict import KnownTest, ReferenceTest, Status, Verdict, known_by
+from tests.attacks.conftest import AMPLE, LIMITS
+
+AMPLY = LIMITS.model_copy(update={**AMPLE, "memory_mb": 512})
+LIES = "class O: pass\ndef f(*a): return O()"
+WANTED = ["assert f(1) == 2", KnownTest("assert f([3, 1]) == [1, 3]", data=True, plain=True, entry_point="f")]
+HANDLE = "list(map(type, [f]))[0]"
+REDUCED = """\
+import copy
+T = {metaclass}
+H = {target}
+def yes(o, other=None):
+    return True
+def mk():
+    return H
+def reduced(n, protocol=0):
+    return (mk, (), (None, {{'__eq__': yes}}))
+X = T('X', (int,), {{'__reduce_ex__': reduced}})
+{copied}
+assert f(1) == 2
+"""
+POISONS = {
+    "copy": REDUCED.format(metaclass="type(int)", target=HANDLE, copied="copy.copy(X(1))"),
+    "deepcopy": REDUCED.format(metaclass="type(int)", target=HANDLE, copied="copy.deepcopy([X(1)])"),
+    "type by map": REDUCED.format(metaclass="list(map(type, [int]))[0]", target="Counter", copied="copy.copy(X(1))"),
+    "type as a key": REDUCED.format(
+        metaclass="sorted([int], key=type)[0]", target=HANDLE, copied="list(map(copy.copy, [X(1)]))"
+    ),
+    "a class that burns later": "T = type(int)\ndef burn(k=0):\n    return sum(1 for i in range(10**9))\n"
+    "X = T('X', (int,), {'__del__': burn})\nx = X(1)\nassert f(1) == 2",
+}  # fmt: skip
+
+
+@pytest.fixture
+def judge(warm: LocalSandbox) -> Callable[..., list[Verdict]]:
+    def judge(program: str, *tests: str) -> list[Verdict]:
+        return asyncio.run(asyncio.wait_for(warm.judge(program, tests, limits=AMPLY), 120))
+
+    return judge
+
+
+@pytest.mark.parametrize("name", POISONS)
+def test_a_data_test_makes_no_class(judge: Callable[..., list[Verdict]], name: str) -> None:
+    before = [verdict.status for verdict in judge(LIES, *WANTED)]
+    assert before == [Status.RUNTIME_ERROR] * 2
+    for test in (POISONS[name], ReferenceTest(POISONS[name])):
+        judge("def f(x): return x + 1", test)
+        assert [verdict.status for verdict in judge(f"{LIES}\n", *WANTED)] == before
+        (honest,) = judge("def f(x): return x + 1", "def g(x):\n    return x\nassert f(1) == g(2)")
+        assert honest.status is Status.PASSED, honest
+
+
+def test_a_test_leaves_no_memory_taken(judge: Callable[..., list[Verdict]]) -> None:
+    """Two hundred and seventy MB in a cycle of a function and its scope, of 512."""
+    test = "def g(x):\n    return x\nbig = [0] * 34000000\nassert f(1) == g(1)"
+    for number in range(4):
+        (verdict,) = judge(f"def f(x): return x  # {number}", test)
+        assert verdict.status is Status.PASSED, verdict
+
+
+RAISED = "def test():\n    big = [0] * 34000000\n    try:\n        raise ValueError(1)\n    except ValueError as e:\n        assert f(1) == 1"  # fmt: skip
+
+
+def test_an_error_that_a_test_catches_keeps_no_memory(judge: Callable[..., list[Verdict]]) -> None:
+    for number in range(4):
+        (verdict,) = judge(f"def f(x): return x  # {number}", RAISED)
+        assert verdict.status is Status.PASSED, verdict
+
+
+POINT = "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')\ndef dist(a, b): return abs(a.x - b.x) + abs(a.y - b.y)"  # fmt: skip
+SAME: dict[str, tuple[str, str]] = {  # program, a test that must say the same of it each time
+    "an object of a subclass is handed back": (POINT, "assert dist(Point(0, 0), Point(3, 4)) == 7"),
+    "an IntEnum is handed back": (
+        "import enum\nclass C(enum.IntEnum):\n    A = 1\ndef f(c): return c.name",
+        "assert f(C(1)) == 'A'",
+    ),
+    "the length of a generator": (
+        "def f(n): return (i for i in range(n))",
+        "g = f(3)\ntry:\n    len(g)\nexcept TypeError:\n    pass\nassert list(g) == [0, 1, 2]",
+    ),
+    "the text of a function": (
+        "def f(x): return x",
+        "assert int(str(f)[-4:-1], 16) % 512 < 256 and f(1) == 1",
+    ),
+    "the text of functions in a list": (
+        "def f(x): return x",
+        "assert int(list(map(str, [f]))[0][-4:-1], 16) % 512 < 256 and f(1) == 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_what_a_reference_passes_the_same_program_passes(
+    judge: Callable[..., list[Verdict]], name: str
+) -> None:
+    program, test = SAME[name]
+    (of_reference,) = judge(program, ReferenceTest(test))
+    again = [judge(f"{program}\n# {n}", known_by(test, [of_reference]))[0] for n in range(3)]
+    if of_reference.passed and of_reference.isolation == "separate":
+        assert [verdict.status for verdict in again] == [Status.PASSED] * 3
+
+
+def by_reference(
+    judge: Callable[..., list[Verdict]], reference: str, test: str, programs: Sequence[str]
+) -> list[bool]:
+    (verdict,) = judge(reference, ReferenceTest(test))
+    assert verdict.passed, verdict
+    return [judge(program, known_by(test, [verdict]))[0].passed for program in programs]
+
+
+ORDERED = "from collections import OrderedDict\ndef f():\n    d = OrderedDict(a=1, b=2)\n    {}return d"
+JUDGED: dict[str, tuple[str, str, str, bool]] = {  # reference, test, program, whether it is right
+    "an OrderedDict in another order": (
+        ORDERED.format("d.move_to_end('a'); "), "assert list(f()) == ['b', 'a']", ORDERED.format(""), False,
+    ),
+    "an argument is changed within the comparison": (
+        "def f(xs): return sorted(xs)", "xs = [3, 1]\nassert (f(xs), xs) == ([1, 3], [3, 1])",
+        "def f(xs):\n    xs.sort()\n    return list(xs)", False,
+    ),
+    "an argument is changed by way of reduce": (
+        "def join(a, b): return a + b",
+        "import functools\ndata = [[1], [2]]\nassert functools.reduce(join, data) == [1, 2]\nassert data == [[1], [2]]",
+        "def join(a, b):\n    a += b\n    return a", False,
+    ),
+    "a result that equals the cleared argument": (
+        "def f(xs): return sorted(xs)", "xs = [3, 1]\nassert f(xs) == sorted(xs)",
+        "def f(xs):\n    xs.clear()\n    return []", False,
+    ),
+    "NaN is no NaN": ("def f(x): return x", "assert [f(1)] == [f(1)]", "def f(x): return float('nan')", False),
+    "a defaultdict for a dict": (
+        "def f(s): return {c: 1 for c in s}", "assert sorted(f('ab').items()) == [('a', 1), ('b', 1)] and f('a').get('z') is None",
+        "import collections\ndef f(s):\n    d = collections.defaultdict(int)\n    for c in s: d[c] += 1\n    return d", True,
+    ),
+    "a class that is plain itself": ("def f(x): return str(x)", "assert f(12) == '12'", "f = str", True),
+    "a set by its class": ("def f(x): return set(x)", "assert f([1, 1]) == {1}", "f = set", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_a_program_is_judged_as_by_python(judge: Callable[..., list[Verdict]], name: str) -> None:
+    reference, test, program, right = JUDGED[name]
+    assert by_reference(judge, reference, test, [program, f"{reference}\n"]) == [right, True]
+
+
+NEEDS_PYTHON = {  # what the evaluator cannot do, and Python can
+    "a copy of the program's objects": (
+        "class P:\n    def __init__(self, x): self.x = x\ndef f(p): return p.x",
+        "import copy\nassert [f(p) for p in copy.deepcopy([P(1)])] == [1]",
+    ),
+    "names of the library that the program defines": (
+        "def sum(a, b): return a + b\ndef sub(a, b): return a - b",
+        "assert sum(1, 2) == 3 and sub(3, 1) == 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEEDS_PYTHON)
+def test_what_only_python_can_run_is_run_by_it(judge: Callable[..., list[Verdict]], name: str) -> None:
+    program, test = NEEDS_PYTHON[name]
+    (verdict,) = judge(program, ReferenceTest(test))
+    assert verdict.passed and verdict.isolation == "shared", verdict
