@@ -108,7 +108,7 @@ def read(source: str) -> DataTest:
     used -= bound | imported
     if not_pure := used & _IMPURE_BUILTINS:
         raise NotData(", ".join(sorted(not_pure)))
-    calls = _arguments(nodes, parents, bound)
+    calls = _arguments(nodes, parents, bound, used - LIBRARY.keys())
     with_literals = {call.func.id for call, has in calls if type(call.func) is ast.Name and not has & _CALL}
     return DataTest(
         source=source,
@@ -117,7 +117,10 @@ def read(source: str) -> DataTest:
         free=frozenset(used),
         with_literals=frozenset(with_literals & used),
         only_loads=all(isinstance(statement, ast.Pass) for statement in tree.body),
-        keeps=any(has & _BOUND for _, has in calls),
+        keeps=any(
+            has & _BOUND and (has & _PROGRAMS or not _is_library_function(call.func, imported))
+            for call, has in calls
+        ),
     )
 
 
@@ -138,11 +141,13 @@ def _without_annotations(tree: ast.AST) -> tuple[list[ast.AST], list[int]]:
     return nodes, parents
 
 
-_CALL, _BOUND = 1, 2
-"""What the arguments of a call hold: a call; a name that the test defines."""
+_CALL, _BOUND, _PROGRAMS = 1, 2, 4
+"""What the arguments of a call hold: a call; a name that the test defines; a name of the program."""
 
 
-def _arguments(nodes: list[ast.AST], parents: list[int], bound: Set[str]) -> list[tuple[ast.Call, int]]:
+def _arguments(
+    nodes: list[ast.AST], parents: list[int], bound: Set[str], programs: Set[str]
+) -> list[tuple[ast.Call, int]]:
     """Returns the calls, each with what its arguments hold. Each node is looked at once: calls may be nested deeply."""
     holds, given, calls = [0] * len(nodes), [0] * len(nodes), []
     for index in range(len(nodes) - 1, 0, -1):  # children before their parents
@@ -150,12 +155,21 @@ def _arguments(nodes: list[ast.AST], parents: list[int], bound: Set[str]) -> lis
         if type(node) is ast.Call:
             calls.append((node, given[index]))
             has |= _CALL
-        elif type(node) is ast.Name and node.id in bound:
-            has |= _BOUND
+        elif type(node) is ast.Name:
+            has |= _BOUND * (node.id in bound) | _PROGRAMS * (node.id in programs)
         holds[parents[index]] |= has
         if type(parent) is ast.Call and node is not parent.func:
             given[parents[index]] |= has
     return calls
+
+
+def _is_library_function(called: ast.expr, imported: Set[str]) -> bool:
+    """Returns whether it is a function of a module that the test imports, such as `json.dumps`."""
+    return (
+        isinstance(called, ast.Attribute)
+        and isinstance(called.value, ast.Name)
+        and called.value.id in imported
+    )
 
 
 def shadowing(test: DataTest, names: Set[str], entry_point: str = "") -> frozenset[str]:

@@ -23,6 +23,7 @@ import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from .code_tests import NeverAsked
 from .commands import Commands
 from .framing import ANY_SIZE, Frames, pack
 from .judged import REFUSED, Judged
@@ -107,7 +108,10 @@ def _may_be_code(verdict: Judged) -> bool:
     """Returns whether the test may be one that only Python itself can run, so that the reference fails it as data: the
     test looks at an argument that is changed in the same comparison, rebinds a name of the program, asks an
     object of a subclass, or needs more of Python than the evaluator has."""
-    return verdict.status in ("WRONG_ANSWER", "RUNTIME_ERROR") and verdict.isolation == "separate"
+    fails = verdict.status in ("WRONG_ANSWER", "RUNTIME_ERROR") and verdict.isolation == "separate"
+    return fails and not verdict.error.startswith(
+        f"test: {NeverAsked.__name__}"
+    )  # as code nothing would notice that
 
 
 def fork_zygote(role: str, settings: Settings) -> socket.socket:
