@@ -27,12 +27,13 @@ from actors.watching import (
     REPLACEMENTS,
     START_S,
     ActorHung,
+    ActorProcess,
     answer,
     end,
+    process_of,
     require_alive,
-    restarts,
 )
-from sparring.core.endings import in_words, killed_for_memory
+from sparring.core.endings import end_in_words, in_words, killed_for_memory
 from sparring.core.errors import OutOfMemory, RunFailed
 from sparring.core.interfaces import EngineFailure
 from sparring.core.play import PlayProgress, PlayRequest, PlayResult, Usage
@@ -99,6 +100,8 @@ class RayRollouts:
         self._open: list[_Share] = []
         """Shares whose result has not been fetched yet."""
         self._orders = count()
+        self._processes: dict[Any, ActorProcess] = {}
+        """The process of each separate engine, as the terminal was told last."""
         self._counts: dict[Any, Mapping[str, float]] = {}
         """Counters of each actor's sandbox client since the actor's start; lost actors are included."""
         for index in range(len(options)):
@@ -117,10 +120,12 @@ class RayRollouts:
         return self._device == "cuda" and self._options[index]["num_gpus"] < 1
 
     def wait_ready(self) -> None:
-        for warnings in ray.get([a.ready.remote() for a in [*self.actors, *self._engines()]]):
+        engines = self._engines()
+        for warnings in ray.get([a.ready.remote() for a in [*self.actors, *engines]]):
             for warning in set(warnings) - self._said:
                 log.warning("%s", warning)
             self._said.update(warnings)
+        self._processes = {engine: process_of(engine) for engine in engines}
 
     def _engines(self) -> list[Any]:
         """Returns the separate engines; an engine that serves several policies is listed once."""
@@ -171,6 +176,7 @@ class RayRollouts:
                 if share.actor is actor:  # it had been replaced when this result still existed
                     self._begin_anew(share)
                 continue
+            self._tell_of_restarts()
             self._open.remove(share)
             self._counts[actor] = result.sandbox
             for episode in result.episodes:
@@ -287,23 +293,35 @@ class RayRollouts:
 
     def _mend(self, engine: Any, error: Exception) -> None:
         """Has Ray restart a lost engine, and waits until it answers. Raises RunFailed."""
-        policies = [policy for policy, engines in self.engines.items() if engine in engines]
-        name = f"the engine of the {' and the '.join(policies)}"
+        name, restarts = self._name(engine), process_of(engine).restarts
         if isinstance(error, GONE):
-            raise _given_up(name, restarts(engine) + 1, error)
-        log.warning("%s was lost (%s): it is begun anew", name, in_words(error))
+            raise _given_up(name, restarts + 1, error)
         killed = not isinstance(error, ActorUnavailableError)  # which Ray restarts by itself
-        expected = restarts(engine) + killed
         try:
             if killed:
+                log.warning("%s was lost (%s): it is begun anew", name, in_words(error))
                 end(engine, again=True)
-            _wait_for_return(engine, expected)
+            _wait_for_return(engine, restarts + killed)
         except GetTimeoutError:
             raise RunFailed(
                 f"{name} was lost ({in_words(error)}), and has not come back within {START_S:g} s"
             ) from None
         except GONE as died:
-            raise _given_up(name, restarts(engine) + 1, error if killed else died) from None
+            raise _given_up(name, process_of(engine).restarts + 1, error if killed else died) from None
+        if killed:
+            self._processes[engine] = process_of(engine)
+
+    def _name(self, engine: Any) -> str:
+        policies = [policy for policy, engines in self.engines.items() if engine in engines]
+        return f"the engine of the {' and the '.join(policies)}"
+
+    def _tell_of_restarts(self) -> None:
+        """Logs why Ray restarted separate engines: rollout actors wait for such an engine, and the run goes on."""
+        for engine, before in self._processes.items():
+            if (now := process_of(engine)).restarts > before.restarts:
+                self._processes[engine] = now
+                why = end_in_words(before.exit_detail())
+                log.warning("%s was lost (%s): Ray has restarted it", self._name(engine), why)
 
     def sleep(self) -> None:
         """Has all engines sleep. If an actor is lost, its replacement's engines sleep. Raises RunFailed."""
@@ -372,7 +390,7 @@ def _wait_for_return(engine: Any, expected: int) -> None:
         with contextlib.suppress(ActorUnavailableError):
             with contextlib.suppress(EngineFailure):
                 ray.get(engine.alive.remote(), timeout=START_S)
-            if restarts(engine) >= expected:
+            if process_of(engine).restarts >= expected:
                 return
         time.sleep(AGAIN_S)
     raise GetTimeoutError

@@ -5,10 +5,11 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
-from ray._private.state import actors
+from ray._private.state import actors, state
+from ray.core.generated.gcs_pb2 import WorkerTableData  # pyright: ignore[reportAttributeAccessIssue]
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -65,9 +66,27 @@ def require_alive(actors: Iterable[Any]) -> None:
         raise ActorHung(f"{asked[silent[0]]} has not answered for {SILENCE_S:g} s")
 
 
-def restarts(actor: Any) -> int:
-    """Returns how often Ray has restarted an actor."""
-    return int(actors(actor._actor_id.hex()).get("NumRestarts", 0))
+class ActorProcess(NamedTuple):
+    """The process in which an actor runs now."""
+
+    restarts: int
+    """How often Ray has restarted the actor."""
+    node: str
+    pid: int
+
+    def exit_detail(self) -> str:
+        """Returns what Ray has noted about the end of this process, "" if nothing. The errors of calls to an actor that Ray
+        restarts do not have it."""
+        rows = map(WorkerTableData.FromString, state._connect_and_get_accessor().get_worker_table())
+        own = (self.node, self.pid)
+        return next(
+            (row.exit_detail for row in rows if (row.worker_address.node_id.hex(), row.pid) == own), ""
+        )
+
+
+def process_of(actor: Any) -> ActorProcess:
+    known = actors(actor._actor_id.hex())
+    return ActorProcess(known.get("NumRestarts", 0), known["Address"]["NodeID"], known["Pid"])
 
 
 def end(actor: Any, *, again: bool = False) -> None:

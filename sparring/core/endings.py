@@ -14,6 +14,7 @@ _KILLED = re.compile(
 )
 _USER = re.compile(r"^\d+\t([\d.]+)\t(ray::.+)$", re.MULTILINE)
 _GONE = re.compile(r"\tpid: (\d+)\n(?:.*\n)*?\tip: (\S+)\n.*its worker process has died", re.MULTILINE)
+_ENDED = "ended without a word: killed by a signal, by the kernel for memory (`dmesg` tells), or crashed"
 _COLOUR = re.compile(r"\x1b\[\d*m")
 
 
@@ -37,20 +38,29 @@ def in_words(error: BaseException) -> str:
     return "; ".join(dict.fromkeys(map(_in_words, causes(error))))
 
 
+def end_in_words(detail: str) -> str:
+    """Returns a one-line description of a process's end, from what Ray has noted about it."""
+    return _killed_in_words(detail) or f"its process {_ENDED}"
+
+
 def _in_words(cause: BaseException) -> str:
     text = _COLOUR.sub("", str(cause)).strip()
-    if node := _NODE.search(text):
-        killed = " and ".join(f"{name} with {used}" for name, used in _KILLED.findall(text))
-        used, limit = node.groups()
-        most = ", ".join(f"{name} {gigabytes}GB" for gigabytes, name in _USER.findall(text)[:3])
-        return f"OutOfMemoryError: Ray killed {killed}, since {used} of the node's {limit} were in use (most: {most})"
+    if killed := _killed_in_words(text):
+        return killed
     if gone := _GONE.search(text):
         pid, address = gone.groups()
-        return (
-            f"{type(cause).__name__}: process {pid} on {address} ended without a word: killed by a signal, by the "
-            "kernel for memory (`dmesg` tells), or crashed"
-        )
+        return f"{type(cause).__name__}: process {pid} on {address} {_ENDED}"
     return f"{type(cause).__name__}: {_last_words(text)}"
+
+
+def _killed_in_words(text: str) -> str | None:
+    """Returns None if Ray's memory monitor did not end the process."""
+    if not (node := _NODE.search(text)):
+        return None
+    killed = " and ".join(f"{name} with {used}" for name, used in _KILLED.findall(text))
+    used, limit = node.groups()
+    most = ", ".join(f"{name} {gigabytes}GB" for gigabytes, name in _USER.findall(text)[:3])
+    return f"OutOfMemoryError: Ray killed {killed}, since {used} of the node's {limit} were in use (most: {most})"
 
 
 def _last_words(text: str) -> str:

@@ -1,11 +1,15 @@
-"""What Ray's memory monitor ends: a learner's worker, who is replaced and takes half; a rollout actor. What is told of both."""
+"""What Ray's memory monitor ends: a learner's worker, which is replaced and takes half; an engine in its own actor, which Ray
+restarts; any other actor. What the terminal says of each."""
 
+import asyncio
 import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +20,17 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import OutOfMemoryError
 
+from actors import watching
+from actors.engines import EngineActor, RemotePolicy
+from actors.loading import LocalPolicy
+from actors.rollout import REPLACEMENTS, RayRollouts
 from learners import train_loop
 from learners.settings import MICROBATCH_TOKENS
 from learners.train_spec import LearnerSpec
 from sparring.core.endings import in_words, killed_for_memory
+from sparring.core.episode import Completion
 from sparring.core.errors import OutOfMemory
+from sparring.core.interfaces import Sampling
 from tests.chaos.test_learner_killed import (  # noqa: F401 - fixtures
     PATIENCE_S,
     batch,
@@ -30,6 +40,8 @@ from tests.chaos.test_learner_killed import (  # noqa: F401 - fixtures
     spec,
     within,
 )
+from tests.integration import test_engines_lost
+from tests.integration.test_engines_lost import POLICIES, Engine, Runner, begin, played
 
 _ROOM_GIB, _MEAL_GIB = 5.0, 10.0
 """Beyond what the machine has in use: other tests take less than the first meanwhile, and the second is above it by what
@@ -55,9 +67,12 @@ def cluster() -> Iterator[None]:
         _temp_dir=directory,
         _system_config={"memory_usage_threshold": threshold, "memory_monitor_refresh_ms": 100},
     )
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
+    modules = sys.modules[__name__], test_engines_lost
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)  # workers cannot import tests
     yield
-    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    for module in modules:
+        cloudpickle.unregister_pickle_by_value(module)
     ray.shutdown()
     shutil.rmtree(directory, ignore_errors=True)
 
@@ -134,3 +149,74 @@ def test_an_actor_killed_for_memory_is_told_with_what_it_had() -> None:
     assert killed_for_memory(failure.value)
     told = in_words(failure.value)
     assert "Glutton with" in told and "GB" in told and len(told.splitlines()) == 1
+
+
+class HungryEngine(Engine):
+    """Takes memory while a file is there."""
+
+    async def generate(self, prompt_tokens: Any, sampling: Sampling) -> Completion:
+        if self.ends.exists():
+            await asyncio.to_thread(eat, _MEAL_GIB)
+        return await super().generate(prompt_tokens, sampling)
+
+
+@pytest.fixture
+def rollouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayRollouts]:
+    """Both policies on one hungry engine in its own actor."""
+    monkeypatch.setattr(watching, "LOOK_S", 0.5)
+
+    def build() -> dict[str, LocalPolicy]:
+        engines: list[Any] = [HungryEngine(tmp_path / "hungry") for _ in POLICIES]
+        return {policy: LocalPolicy(engine, 1e-3) for policy, engine in zip(POLICIES, engines, strict=True)}
+
+    engine = EngineActor.options(num_cpus=0).remote(build, "engine of both")
+    runner: Any = partial(Runner, {policy: RemotePolicy(policy, engine) for policy in POLICIES})
+    rollouts = RayRollouts(
+        runner, [{"num_cpus": 0, "num_gpus": 0}], "cpu", {policy: [engine] for policy in POLICIES}
+    )
+    rollouts.wait_ready()
+    yield rollouts
+    rollouts.close()
+
+
+@pytest.mark.slow
+def test_an_engine_killed_for_memory_is_begun_anew_with_the_weights_of_the_request(
+    rollouts: RayRollouts, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, _ = played(begin(rollouts, generator=3)())
+    (tmp_path / "hungry").touch()
+    playing = begin(rollouts, generator=3)
+    result = within(PATIENCE_S, lambda: _fed_once_lost(playing, first, tmp_path / "hungry"))
+    second, versions = played(result)
+    assert second != first and versions["generator"] == 3
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "actors.rollout"]
+    assert (
+        "OutOfMemoryError" in told
+        and "GB" in told
+        and "has restarted it" in told
+        and len(told.splitlines()) == 1
+    )
+
+
+@pytest.mark.slow
+def test_an_engine_killed_for_memory_again_and_again_ends_the_run_with_what_to_lower(
+    rollouts: RayRollouts, tmp_path: Path
+) -> None:
+    (tmp_path / "hungry").touch()
+    with pytest.raises(OutOfMemory) as failure:
+        within(PATIENCE_S, begin(rollouts))
+    told = str(failure.value)
+    assert f"was lost {REPLACEMENTS + 1} times" in told and "GB" in told and len(told.splitlines()) == 1
+    assert "engine.kv_cache_mb" in told
+
+
+def _fed_once_lost(playing: Any, process: int, hungry: Path) -> Any:
+    """Returns what is played, and removes the file as soon as the process has ended."""
+
+    def feed() -> None:
+        while psutil.pid_exists(process):
+            time.sleep(0.02)
+        hungry.unlink()
+
+    threading.Thread(target=feed, daemon=True).start()
+    return playing()
