@@ -255,7 +255,7 @@ def _idle(run: Run) -> dict[str, str]:
     if not run.evaluation.enabled:
         idle[r"evaluation\.(?!enabled$).*"] = "while evaluation.enabled is false"
     if run.local:
-        alone = r"rollout\.(actors|cpus)|sandbox\.(workers|patience_s)|\w+\.learner\.(cpus|min_workers)"
+        alone = r"rollout\.(actors|[cg]pus)|sandbox\.workers|\w+\.learner\.([cg]pus|min_workers)"
         idle[alone] = "with local, because everything runs in one process"
     return idle
 

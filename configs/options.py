@@ -100,8 +100,8 @@ class ModelOptions(Options):
     answer_format: Literal["direct", "reasoning"] | None = None
     """Form of an answer in one message: the program alone, or reasoning and then the program. Default: that of the checkpoint's run, or direct."""
     engine: Literal["vllm", "transformers"] = "vllm"
-    dtype: Literal["float32", "bfloat16"] | None = None
-    """Default: bfloat16 if the GPU or the processor computes in it, else float32. For toy models a processor always uses
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    """Default: bfloat16 if the GPU or the processor computes in it, else float16 on a GPU from compute capability 7, else float32. For toy models a processor always uses
     float32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: cuda if torch finds a GPU, else cpu."""

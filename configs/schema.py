@@ -191,6 +191,10 @@ class Config(Settings):
         self._check_sleep()
         engines = {role: self.policy(role).engine for role in self.policies}
         apart = all(engine.count for engine in engines.values())
+        shares = {f"{role}.learner.gpus": self.policy(role).learner.gpus for role in self.policies}
+        shares["rollout.gpus"] = self.rollout.gpus
+        if self.device == "cpu" and (given := [key for key, share in shares.items() if share]):
+            raise ValueError(f"{given[0]} has no effect with device cpu")
         if self.device == "cuda" and not self.local:
             shares = {f"{r}.learner.gpus": self.policy(r).learner.gpus for r in self.policies}
             actors = {} if apart else {"rollout.gpus": self.rollout.gpus}
@@ -239,6 +243,10 @@ class Config(Settings):
     def _check_window(self) -> None:
         if not self.rollout.max_policy_lag:
             return
+        if self.local:
+            raise ValueError(
+                "rollout.max_policy_lag has no effect with local: steps are played one after another"
+            )
         if self.curriculum.opponents.current < 1:
             raise ValueError(
                 "rollout.max_policy_lag needs curriculum.opponents.current 1: an engine that plays a past version cannot "

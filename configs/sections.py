@@ -134,8 +134,6 @@ class SandboxSettings(Settings):
     """What to do with tests that are code. They run in the program's interpreter, and a program that looks for its test can find
     it (docs/sandbox.md). run: they count, and a step's `shared_tests` says how many there were; refuse: their verdict is
     UNSUPPORTED, so that a problem with such a test is left out or refused (problems.failing_references)."""
-    patience_s: float = Field(default=600.0, ge=0)
-    """Seconds that a run waits if no node with the resource `sandbox` is left; then the step's attempts are dropped."""
 
 
 class RolloutSettings(Settings):

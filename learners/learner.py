@@ -166,7 +166,7 @@ class Learner:
             return targets, torch.cat(differences[1:] or differences)
 
         with torch.no_grad():
-            mine, differences_P = self._within_memory(own)
+            mine, differences_P = self._within_memory(batch, own)
             parts = self.world.gather((mine, differences_P))
         targets = {i: target for part, _ in parts for i, target in part.items()}
         if over_the_batch(self.settings):
@@ -214,7 +214,7 @@ class Learner:
         metrics: dict[str, float],
     ) -> None:
         """Makes one optimizer step on one minibatch, unless its gradient is not finite."""
-        sums, differences = self._within_memory(lambda: self._accumulate(batch, chosen, targets))
+        sums, differences = self._within_memory(batch, lambda: self._accumulate(batch, chosen, targets))
         if "mismatch_max" not in metrics:  # no update was made yet
             self._log_mismatch(torch.cat(self.world.gather(differences)), metrics)
         sums = self.world.sums(sums)
@@ -225,7 +225,9 @@ class Learner:
         norm = self._clip(self.policy.trainable().values())
         critic_norm = self._clip(self.critic.parameters()) if self.critic else 0.0
         if not all(map(math.isfinite, (sums["loss"], norm, critic_norm))):
-            what = self._skip(batch, sums["loss"], norm)
+            what = self._skip(
+                batch, {"loss": sums["loss"], "gradient norm": norm, "critic's gradient norm": critic_norm}
+            )
             totals["overflows" if what is Remedy.SKIP else "skipped_updates"] += 1
             return
         if (largest := max(norm, critic_norm)) > _EXPLODED * self.settings.gradient_clip:
@@ -313,41 +315,42 @@ class Learner:
         return torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
 
     # ------------------------------------------------------------------ faults
-    def _skip(self, batch: Batch, loss: float, norm: float) -> Remedy:
+    def _skip(self, batch: Batch, figures: Mapping[str, float]) -> Remedy:
         """Handles an update that is not finite and returns the remedy. Raises NotFinite if too many were skipped in a
-        row."""
+        row. figures: the update's loss and gradient norms, by name."""
         overflow = False
         if self.scaler.is_enabled():
             self.scaler.update()
-            overflow = math.isfinite(loss) and self.scaler.get_scale() > 1
+            overflow = math.isfinite(figures["loss"]) and self.scaler.get_scale() > 1
         what = remedy(self.health, overflow=overflow)
         if what is Remedy.SKIP:
             return what
         if what is not Remedy.HALVE:
+            name, value = next((name, value) for name, value in figures.items() if not math.isfinite(value))
             raise NotFinite(
-                f"the loss of batch {batch.step} is {loss}, the {self.health.skipped_in_a_row + 1}th update in a row "
+                f"the {name} of batch {batch.step} is {value}, the {self.health.skipped_in_a_row + 1}th update in a row "
                 f"that is not finite: lower the learning rate (now {self.current_learning_rate():.3g}) and resume from "
                 "the last checkpoint"
             )
         self.health.halve()
         log.warning(
-            "batch %d: loss %g, gradient norm %g, rewards %s: update skipped, learning rate now %.3g",
+            "batch %d: %s, rewards %s: update skipped, learning rate now %.3g",
             batch.step,
-            loss,
-            norm,
+            ", ".join(f"{name} {value:g}" for name, value in figures.items()),
             sorted({round(sample.reward, 3) for sample in batch.samples})[:20],
             self.current_learning_rate(),
         )
         return what
 
-    def _within_memory(self, work: Callable[[], Result]) -> Result:
+    def _within_memory(self, batch: Batch, work: Callable[[], Result]) -> Result:
         """Returns work()'s result, after halving micro-batches until they fit in the memory of every worker. Raises
         OutOfMemory in all workers."""
+        shortest = min(len(sample.tokens) for sample in batch.samples)
         while True:
             result, reasons = self.memory.tried(work)
             if not reasons:
                 return result  # pyright: ignore[reportReturnType]
-            if self.microbatch_tokens < 2:
+            if self.microbatch_tokens < max(2, shortest):  # each micro-batch has one sequence already
                 raise OutOfMemory(
                     f"out of memory with one sequence at a time ({reasons[0]}): take shorter sequences, "
                     "learner.gradient_checkpointing, learner.lora, more workers with learner.sharding fsdp, or a smaller model"

@@ -11,7 +11,7 @@ _BLOCK, _HEADER = 32 * 1024, 7
 
 
 def tracked(directory: Path, **other: Any) -> TrackedRun:
-    told: dict[str, Any] = {"name": "mine", "project": None, "mlflow_uri": None, "done": -1}
+    told: dict[str, Any] = {"name": "mine", "project": None, "done": -1}
     return TrackedRun(directory=directory, **{**told, "settings": {}, "environment": {}, **other})
 
 

@@ -33,7 +33,7 @@ GAMES = {"cyclic": CYCLIC, "transitive": TRANSITIVE}
 ARMS = {
     "self": OpponentMix(current=1, pfsp=0),
     "history": OpponentMix(current=0.5, pfsp=0),
-    "league": OpponentMix(),
+    "league": OpponentMix(current=0.5, pfsp=0.35),
 }
 SNAPSHOT_EVERY = 20
 """Number of updates between snapshots."""

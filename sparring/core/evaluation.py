@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Annotated, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from pydantic import Field, model_validator
 
@@ -25,11 +25,9 @@ class EvaluationSettings(Settings):
     """Number of held-out problems per evaluation (the first ones of the file); in board games, number of matches per
     opponent and side. None: 100, or 40 on a GPU with less than 20 GiB."""
     samples: int = Field(default=0, ge=0)
-    """Number of sampled programs per held-out problem, for pass@k; 0: greedy programs only."""
+    """Number of sampled programs per held-out problem, for pass@1 and pass@samples; 0: greedy programs only."""
     temperature: float = Field(default=1.0, gt=0)
     """Temperature of the sampled programs."""
-    pass_at: tuple[Annotated[int, Field(ge=1)], ...] = (1,)
-    """Values of k for pass@k; none may exceed `samples`."""
     bank_programs: int = Field(default=4, ge=1)
     """Number of programs that the untrained generator writes per held-out problem. They are the fixed baseline programs: in
     games with test suites the wrong ones, on which every discriminator's kill rate is measured; in other games all of
@@ -46,15 +44,15 @@ class EvaluationSettings(Settings):
     is better. None: the game's own measure; in games with test suites, 0.7 * pass rate + 0.3 * validity."""
 
     @model_validator(mode="after")
-    def _samples_suffice(self) -> Self:
+    def _has_samples(self) -> Self:
         if not self.samples:
-            self.refuse_changed(("temperature", "pass_at"), "has no effect while samples is 0")
-        elif max(self.pass_at, default=0) > self.samples:
-            raise ValueError(
-                f"pass_at {max(self.pass_at)} needs as many samples (samples is {self.samples}): give more, or "
-                f"--evaluation.pass-at 1,{self.samples}"
-            )
+            self.refuse_changed(("temperature",), "has no effect while samples is 0")
         return self
+
+    @property
+    def pass_at(self) -> tuple[int, ...]:
+        """The values of k for pass@k."""
+        return tuple(sorted({1, self.samples} - {0}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, field_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, field_validator, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 
@@ -20,6 +20,24 @@ class Settings(BaseModel):
         protected_namespaces=(),
         allow_inf_nan=False,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _onto_defaults(cls, given: Any) -> Any:
+        """Lays a mapping for a section over the values that its default sets (`sandbox_limits: Limits = Limits(cpu_s=1)`), so
+        that one key leaves the others as they were. A section with kinds takes the defaults of the kind."""
+        if not isinstance(given, dict):
+            return given
+        completed = dict(given)
+        for name, field in cls.model_fields.items():
+            default, value = field.default, given.get(name)
+            if (
+                isinstance(default, Settings)
+                and isinstance(value, dict)
+                and "kind" not in type(default).model_fields
+            ):
+                completed[name] = default.model_dump(exclude_unset=True) | value
+        return completed
 
     @field_validator("*")
     @classmethod

@@ -58,7 +58,7 @@ class Schedule(Settings):
     remembered_tests: int = Field(default=0, ge=0)
     """Size of the mistake book: number of tests per problem that failed programs in earlier steps and are added to the tests
     of the generator's programs when it learns. Code-A1 keeps 8."""
-    opponents: OpponentMix = OpponentMix(current=1.0, pfsp=0.0)
+    opponents: OpponentMix = OpponentMix()
     """Version of a policy that plays while it is frozen, drawn once per phase: the current version, a past version that is a
     fair match (prioritized fictitious self-play), or any past version; current 0.5 and pfsp 0.35 are usual. A past
     version is kept each time a policy stops learning."""

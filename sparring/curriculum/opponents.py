@@ -20,8 +20,8 @@ _PRIOR, _MEMORY, _FLOOR = 0.5, 0.8, 0.01
 class OpponentMix(Settings):
     """Probabilities of the kinds of opponents."""
 
-    current: float = Field(default=0.5, ge=0, le=1)
-    pfsp: float = Field(default=0.35, ge=0, le=1)
+    current: float = Field(default=1.0, ge=0, le=1)
+    pfsp: float = Field(default=0.0, ge=0, le=1)
     """Probability of a past version that is a fair match. What is left to 1 is the probability of a past version that is
     drawn uniformly."""
 

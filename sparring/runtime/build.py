@@ -10,7 +10,7 @@ from actors.loading import LocalPolicy, RolloutPolicy
 from actors.settings import ADAPTERS, EngineSettings
 from configs.schema import Config
 from learners.batching import Credit
-from learners.checkpoints import STATE, base_of
+from learners.checkpoints import base_of
 from learners.train_spec import LearnerSpec
 from sparring.core.errors import SparringError
 from sparring.core.interfaces import Policy, Sandbox
@@ -132,7 +132,7 @@ def _learner_spec(config: Config, role: str, start: Start) -> LearnerSpec:
         learning_rate=config.policy_learning_rate(role),
         model_path=str(checkpoint) if checkpoint is not None else model,
         reference_path=model,
-        state_path=str(checkpoint) if start.state and checkpoint and (checkpoint / STATE).is_dir() else None,
+        state_path=str(checkpoint) if start.state and checkpoint else None,
         device=config.device,
         seed=derive_seed(config.seed, "learner", role),
         from_checkpoint=checkpoint is not None,

@@ -60,6 +60,8 @@ from sparring.tracking.run_log import harmless
 
 _A_LITTLE = 0.01
 """Share of a GPU for a task that only inspects the GPU."""
+_SANDBOX_PATIENCE_S = 600.0
+"""Time that a run waits if no node with the resource `sandbox` is left; then the step's attempts are dropped."""
 _PATIENCE_S = 120
 _LOOK_S = 2.0
 
@@ -222,7 +224,7 @@ def _told_of_lost_nodes(config: Config) -> Iterator[None]:
             with contextlib.suppress(RayError):
                 left = ray.cluster_resources().get("sandbox", 0)
                 if enough and left < needed:
-                    goes_on = "the rest goes on" if left else f"waiting up to {config.sandbox.patience_s:g} s"
+                    goes_on = "the rest goes on" if left else f"waiting up to {_SANDBOX_PATIENCE_S:g} s"
                     say(
                         f"lost a node: {left:g} of {needed} units of the Ray resource 'sandbox' are left, {goes_on}; "
                         "start a node with --resources '{\"sandbox\": 1}'"
@@ -359,7 +361,7 @@ def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:
         limits=config.sandbox_limits,
         code_tests=config.sandbox.code_tests,
         trusted=config.trusts_programs,
-        patience_s=config.sandbox.patience_s,
+        patience_s=_SANDBOX_PATIENCE_S,
         end=functools.partial(end, again=True),
     )
 

@@ -178,8 +178,14 @@ def of_engine(device: str, dtype: str | None, *, exact_on_cpu: bool = True) -> d
     models, which bfloat16 makes no faster."""
     hardware = detect()
     device = hardware.device if device == "auto" else device
-    halves = hardware.bf16 if device == "cuda" else hardware.cpu_bf16 and not exact_on_cpu
+    if device == "cuda":
+        return {"device": device, "dtype": dtype or _gpu_dtype(hardware)}
+    halves = hardware.cpu_bf16 and not exact_on_cpu
     return {"device": device, "dtype": dtype or ("bfloat16" if halves else "float32")}
+
+
+def _gpu_dtype(hardware: Hardware) -> str:
+    return "bfloat16" if hardware.bf16 else "float16" if hardware.capability >= _FP16 else "float32"
 
 
 def _gpus() -> list[Any]:
@@ -300,6 +306,12 @@ def ways_out(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan
             for role in config.policies
             for key, value in of_learners.items()
         )
+        given = [config.policy(role).learner for role in config.policies]
+        if "lora" in change and any(
+            learner.trainable_layers is not None or (learner.lora and learner.lora.quantize)
+            for learner in given
+        ):
+            continue  # the options would leave these keys as they are, which contradict them or change what fits
         if (same and of_learners) or (of_run and (config.local or hardware.gpus)):
             continue
         kls = {config.policy(role).learner.kl.kind for role in config.policies}
@@ -350,7 +362,7 @@ def _choices(config: Config, hardware: Hardware, shape_of: ShapeOf) -> dict[str,
         precision = learner.precision or of_learner["precision"]
         in_halves = (config.policy(role).engine.dtype or of_engine["dtype"]) != "float32"
         # engine and learner round differently
-        if config.rollout.max_policy_lag or (on_gpu and (in_halves or precision == "bf16")):
+        if config.rollout.max_policy_lag or in_halves or precision == "bf16":
             of_policies[f"{role}.learner.importance_cap"] = 2.0
         if _weights_are_rounded(learner, precision):
             of_policies[f"{role}.engine.probe_tolerance"] = 0.5
@@ -441,7 +453,7 @@ def _of_engine(hardware: Hardware, on_gpu: bool) -> dict[str, Any]:
         return {"dtype": "float32", "max_num_seqs": MAX_NUM_SEQS, "sleep": False}
     memory = hardware.gpu_memory_gib
     return {
-        "dtype": "bfloat16" if hardware.bf16 else "float16" if hardware.capability >= _FP16 else "float32",
+        "dtype": _gpu_dtype(hardware),
         "max_num_seqs": 32 if memory < _SMALL else MAX_NUM_SEQS if memory < 60 else 256,
     }
 

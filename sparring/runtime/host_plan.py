@@ -128,14 +128,17 @@ def _forms(config: Config, shapes: Mapping[str, Shape], bf16: bool) -> Iterator[
         for role in config.policies:
             engine = config.policy(role).engine
             in_halves = (engine.dtype or dtype) != "float32"
+            precision = "bf16" if bf16 and in_halves and plain_lora[role] else "fp32"
             suited |= {
                 f"{role}.engine.dtype": dtype,
-                f"{role}.learner.precision": "bf16" if bf16 and in_halves and plain_lora[role] else "fp32",
+                f"{role}.learner.precision": precision,
                 f"{role}.learner.gradient_checkpointing": rung[0],
                 f"{role}.learner.microbatch_tokens": rung[1],
                 f"{role}.learner.logits_mb": LOGITS_MB,
             }
-            if in_halves:  # engine and learner round differently
+            if (
+                in_halves or (config.policy(role).learner.precision or precision) != "fp32"
+            ):  # they round differently
                 suited[f"{role}.learner.importance_cap"] = 2.0
             if engine.kind == "vllm":
                 one = cache_bytes(shapes[role], engine.model_copy(update={"dtype": engine.dtype or dtype}))

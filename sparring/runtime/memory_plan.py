@@ -142,7 +142,8 @@ _OFFLOADED: Mapping[str, frozenset[str]] = {
 
 def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict[str, int]:
     """Returns the bytes of one worker at the peak of an update, by part. longest: tokens of the longest sequence."""
-    ranks = settings.fewest_workers if settings.sharding == "fsdp" else 1
+    # a run may begin with min_workers of them, or go on with these after a loss
+    ranks = (settings.min_workers or settings.fewest_workers) if settings.sharding == "fsdp" else 1
     half, lora = settings.precision in ("bf16", "fp16"), settings.lora
     backbone_in_half = half and lora is not None and lora.quantize is None
     layer = shape.linear // shape.layers
@@ -360,6 +361,8 @@ def learner_of(config: Config, role: str, shape: Shape) -> dict[str, int]:
     """Returns the parts of a role's learner, without the backbone if another role's learner already holds it."""
     own = config.policy(role)
     parts = learner_parts(shape, own.learner, own.engine.max_model_len)
+    if role in config.curriculum.frozen_players:  # it is loaded and exported, and never updated
+        parts = {name: parts[name] for name in ("weights", "adapter", "reference")}
     first = config.policies[0]
     shared = role != first and share_backbone(config, first, role)
     if (

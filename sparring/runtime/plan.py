@@ -334,13 +334,18 @@ def _checkpoint_bytes(config: Config, start: Start) -> int | None:
         sizes[role] = sizes[role] or shape.parameters
     if not all(sizes.values()):
         return None
+    weights, trained = dict(sizes), dict(sizes)
     for role, shape in shapes.items():
-        whole, learner = sizes[role], config.policy(role).learner
+        learner = config.policy(role).learner
         if learner.lora:
-            sizes[role] = learner.lora.rank * shape.adapter
+            weights[role] = trained[role] = learner.lora.rank * shape.adapter
+        elif learner.trainable_layers is not None:
+            trained[role] = learner.trainable_layers * shape.linear // shape.layers
         if learner.estimator.kind == "gae" and learner.estimator.critic == "model":
-            sizes[role] += whole  # whatever is trained of the policy
-    return (_WEIGHTS + _ADAM) * sum(sizes.values())
+            # whatever is trained of the policy
+            weights[role] += sizes[role]
+            trained[role] += sizes[role]
+    return _WEIGHTS * sum(weights.values()) + _ADAM * sum(trained.values())
 
 
 def _disk(config: Config, start: Start) -> Look:

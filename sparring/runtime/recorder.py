@@ -52,6 +52,9 @@ class Recorder:
         self._saved = clock.last
         """Time at which the last checkpoint was started."""
         self._store = CheckpointStore(directory / "checkpoints", self._saving.keep)
+        latest = self._store.latest()
+        self._sound = latest.name if latest else ""
+        """Name of the last checkpoint of a step without failed updates; it is kept, whatever is saved after it."""
         self._writer = ThreadPoolExecutor(1, "checkpoints")
         self._writing: Future[None] | None = None
         mirror = config.checkpoint.mirror
@@ -128,13 +131,15 @@ class Recorder:
         self._clock.lap("records")
 
     def save_is_due(self, step: int, row: Mapping[str, Any]) -> bool:
-        """Returns whether a checkpoint is due. None is due after a step with failed updates: the weights may be broken,
-        and saving them would prune the checkpoints from before."""
-        learned = [row[role] for role in self._config.policies if role in row]
-        broken = any(of.get("skipped_updates") or of.get("reloaded") for of in learned)
+        """Returns whether a checkpoint is due. None is due after a step with failed updates."""
         every = self._saving.every
         due = self._clock.last - self._saved >= SAVE_S if every is None else step % every == 0
-        return due and not broken
+        return due and not self._failed(row)
+
+    def _failed(self, row: Mapping[str, Any]) -> bool:
+        """Returns whether updates of the step failed, after which the weights may be broken."""
+        learned = [row[role] for role in self._config.policies if role in row]
+        return any(of.get("skipped_updates") or of.get("reloaded") for of in learned)
 
     def save(
         self,
@@ -162,8 +167,10 @@ class Recorder:
             "versions_of_packages": versions(),
         }
         begun = {role: learner.save() for role, learner in learners.items()}
-        stages = {f"step_{stage['step']:06d}" for stage in self._stages if self._saving.stages}
-        self._writing = self._writer.submit(self._write, begun, state, is_best, stages)
+        kept = {f"step_{stage['step']:06d}" for stage in self._stages if self._saving.stages}
+        if not self._failed(row):
+            self._sound = f"step_{step:06d}"
+        self._writing = self._writer.submit(self._write, begun, state, is_best, kept | {self._sound})
         self._clock.lap("checkpoint")
         self._saved = self._clock.last
 
@@ -172,16 +179,16 @@ class Recorder:
         begun: Mapping[str, AbstractContextManager[Path]],
         state: Mapping[str, Any],
         is_best: bool,
-        stages: set[str],
+        kept: set[str],
     ) -> None:
-        """Writes a checkpoint. begun: the learners' saves. stages: names of further checkpoints that are kept."""
+        """Writes a checkpoint. begun: the learners' saves. kept: names of checkpoints that are kept however old they are."""
         step = state["step"]
         with ExitStack() as stack:
             policies = {role: stack.enter_context(save) for role, save in begun.items()}
             checkpoint = self._store.save(step, policies, self._tokenizers, state)
         if is_best:
             self._store.mark_best(checkpoint)
-        self._store.prune(stages)
+        self._store.prune(kept)
         if self._mirror is not None:
             try:
                 self._mirror.send(checkpoint)

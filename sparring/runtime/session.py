@@ -163,7 +163,6 @@ def _tracked_run(config: Config, start: Start) -> TrackedRun:
         directory=start.run_directory,
         name=tracking.name or start.run_directory.name,
         project=tracking.project,
-        mlflow_uri=tracking.mlflow_uri,
         webhook=tracking.webhook,
         settings=dict(leaves(config.model_dump(mode="json"))),
         environment=versions() | {"cpu": cpu_model(), "command": shlex.join(sys.argv)},

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from sparring.core.settings import Settings, refuse_password
+from sparring.core.settings import Settings
 
 PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-skinny", "webhook": "httpx"}
 """The package that each writer needs."""
@@ -19,14 +19,13 @@ def is_installed(library: str) -> bool:
 class TrackingSettings(Settings):
     to: tuple[Literal["tensorboard", "wandb", "mlflow", "webhook"], ...] = ()
     """Trackers that get the metrics in addition to the run's own files: tensorboard (files in the run's directory),
-    wandb (Weights & Biases; offline if there is no key or no network), mlflow, webhook (gets no metrics, only alarms
+    wandb (Weights & Biases; offline if there is no key or no network), mlflow (at MLFLOW_TRACKING_URI, or in files in
+    output_dir/mlruns), webhook (gets no metrics, only alarms
     and the end of the run)."""
     project: str | None = None
     """W&B's project and MLflow's experiment. Default: WANDB_PROJECT and MLFLOW_EXPERIMENT_NAME, or sparring."""
     name: str | None = None
     """Name of the run in W&B and MLflow. Default: the name of its directory."""
-    mlflow_uri: str | None = None
-    """MLflow's tracking URI. Default: MLFLOW_TRACKING_URI, or files in output_dir/mlruns."""
     webhook: str | None = None
     """Name of the environment variable that holds the webhook's URL; the URL itself is a secret and is not a setting. A
     POST request has the keys run, event (alarm, finished, failed or killed), step and text, as Slack and similar
@@ -53,8 +52,4 @@ class TrackingSettings(Settings):
             raise ValueError(
                 "webhook: expected the name of an environment variable that holds the URL: settings are printed and kept"
             )
-        if "mlflow" not in self.to:
-            self.refuse_changed(("mlflow_uri",), "has no effect unless `to` names mlflow")
-        instead = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (for a database, all of MLFLOW_TRACKING_URI)"
-        refuse_password("mlflow_uri", self.mlflow_uri, instead)
         return self

@@ -23,7 +23,7 @@ _STATUS = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
 class MlflowWriter:
     def __init__(self, run: TrackedRun) -> None:
         """Raises SparringError if the store cannot be written to."""
-        uri = run.mlflow_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        uri = os.environ.get("MLFLOW_TRACKING_URI")
         if uri is None:
             uri = (run.directory.parent / "mlruns").resolve().as_uri()
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow refuses a file store otherwise
@@ -38,8 +38,7 @@ class MlflowWriter:
         except (MlflowException, OSError, ImportError) as error:
             reason = str(error).splitlines()[0].replace(uri, shown)
             raise SparringError(
-                f"tracking.to mlflow: {shown}: {reason}; mend tracking.mlflow_uri or MLFLOW_TRACKING_URI, or leave mlflow "
-                "out"
+                f"tracking.to mlflow: {shown}: {reason}; mend MLFLOW_TRACKING_URI, or leave mlflow out"
             ) from error
 
     def _opened(self, run: TrackedRun) -> str:

@@ -26,7 +26,6 @@ class TrackedRun:
     name: str
     project: str | None
     """Optional; if None, the writer uses its library's environment variable, or its default."""
-    mlflow_uri: str | None
     webhook: str | None = None
     """Name of the environment variable that holds the webhook's URL."""
     settings: Mapping[str, Any]

@@ -52,10 +52,10 @@ def picture(tmp_path: Path) -> Path:
     return tmp_path / "curves.png"
 
 
-def of_run(tmp_path: Path, done: int = -1, uri: str | None = None) -> TrackedRun:
+def of_run(tmp_path: Path, done: int = -1) -> TrackedRun:
     (tmp_path / "run").mkdir(exist_ok=True)
     told = {"settings": SETTINGS, "environment": {"git": "abc123", "torch": "2"}}
-    return tracked(tmp_path / "run", project="sparring-test", mlflow_uri=uri, done=done, **told)
+    return tracked(tmp_path / "run", project="sparring-test", done=done, **told)
 
 
 def halves(name: str, tmp_path: Path, picture: Path) -> Iterator[str]:
@@ -196,10 +196,13 @@ def test_mlflow_has_one_run_with_settings_steps_and_files(tmp_path: Path, pictur
 
 
 @pytest.mark.slow
-def test_a_store_that_cannot_be_written_to_refuses_the_run(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_to_refuses_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SparringError, match=r"tracking\.to mlflow: .*file/store.*mend tracking\.mlflow_uri"):
-        open_writer("mlflow", of_run(tmp_path, uri=f"file://{tmp_path}/file/store"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/file/store")
+    with pytest.raises(SparringError, match=r"tracking\.to mlflow: .*file/store.*mend MLFLOW_TRACKING_URI"):
+        open_writer("mlflow", of_run(tmp_path))
 
 
 @pytest.mark.slow

@@ -229,7 +229,7 @@ def test_an_empty_variable_is_not_set(monkeypatch, mine) -> None:
         ("SPARRING_EVALUATION__PROBLEMS", "many", r"^SPARRING_EVALUATION__PROBLEMS: .*\(got 'many'\)$"),
         ("SPARRING_CURRICULUM__STAGES", "1, 5", "^SPARRING_CURRICULUM__STAGES: expected JSON"),
         ("SPARRING_CURRICULUM__STAGES", "[1, 7]", r"^SPARRING_CURRICULUM__STAGES: curriculum\.stages\.1"),
-        ("SPARRING_EVALUATION__PASS_AT", "[4]", "samples is 0.*SPARRING_EVALUATION__PASS_AT|has no effect"),
+        ("SPARRING_EVALUATION__TEMPERATURE", "0.5", "has no effect while samples is 0"),
         ("SPARRING_SANDBOX__MAX_WORKERS", "0", "^SPARRING_SANDBOX__MAX_WORKERS: "),
     ],
 )

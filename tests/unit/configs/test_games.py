@@ -154,7 +154,7 @@ def test_a_games_defaults_are_a_config(kind):
         ("output_prediction", {"curriculum": {"frozen_players": ["discriminator"]}}),
         ("output_prediction", {"credit": {"kind": "stage_gae"}}),
         ("output_prediction", {"curriculum": {"frozen_suites": 0}}),
-        ("unit_tests", {"evaluation": {"samples": 4, "pass_at": [1, 4]}}),
+        ("unit_tests", {"evaluation": {"samples": 4}}),
         ("code_golf", {"curriculum": {"order": "difficulty"}}),
         ("kuhn", {"evaluation": {"problems": 7}}),
         ("tictactoe", {"generator": {"learner": {"estimator": {"kind": "rae"}}}}),

@@ -222,7 +222,6 @@ def test_an_unknown_option_is_refused():
         ("problems: {file: a.json, held_out: {fraction: 1.0}}", "problems.held_out.fraction"),
         ("sandbox: {backend: host}", "sandbox.backend"),
         ("checkpoint: {keep: 0}", "checkpoint.keep"),
-        ("evaluation: {samples: 4, pass_at: [0]}", r"evaluation\.pass_at\.0"),
     ],
 )
 def test_a_value_out_of_range_is_named_with_the_value(recipe, text, key):

@@ -1,11 +1,15 @@
-"""Addresses that are printed and stored hold no passwords."""
+"""Sections of the configuration: addresses that are printed and stored hold no passwords; a key changes no other."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from configs.load import ConfigError, load_run
+from configs.schema import Config
 from learners.checkpoints import CheckpointError
 from learners.mirror import Mirror
-from sparring.core.settings import refuse_password
+from sparring.core.settings import Settings, refuse_password
 
 KEY = "s3://AKIA:hush@bucket/prefix"
 
@@ -33,19 +37,9 @@ def test_other_addresses_are_not(address: str | None) -> None:
     refuse_password("key", address, "THIS")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "instead"),
-    [
-        (["--checkpoint.mirror", KEY], "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
-        (
-            ["--tracking.to", "mlflow", "--tracking.mlflow-uri", "http://me:hush@host"],
-            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
-        ),
-    ],
-)
-def test_a_run_says_where_the_password_belongs(arguments: list[str], instead: str) -> None:
-    with pytest.raises(ConfigError, match=instead) as refused:
-        load_run(arguments)
+def test_a_run_says_where_the_password_belongs() -> None:
+    with pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY") as refused:
+        load_run(["--checkpoint.mirror", KEY])
     assert "hush" not in str(refused.value)
 
 
@@ -53,3 +47,29 @@ def test_so_does_a_mirror_that_a_run_starts_from() -> None:
     with pytest.raises(CheckpointError, match="AWS_SECRET_ACCESS_KEY") as refused:
         Mirror(KEY, "one")
     assert "hush" not in str(refused.value)
+
+
+def _leaves(settings: Settings, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, Settings):
+            yield from _leaves(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+@pytest.mark.parametrize(
+    "kind", ["multistage", "code_execution", "unit_tests", "code_golf", "output_prediction"]
+)
+def test_a_key_that_is_given_changes_no_other_of_its_section(kind: str) -> None:
+    base = {"game": {"kind": kind}}
+    before = dict(_leaves(Config.model_validate(base)))
+    for path, value in before.items():
+        if len(path) < 2 or path[-1] == "kind" or value is None:
+            continue
+        given: Any = value
+        for name in reversed(path):
+            given = {name: given}
+        if path[0] == "game":
+            given["game"] = {**given["game"], "kind": kind}
+        assert dict(_leaves(Config.model_validate(base | given))) == before, path

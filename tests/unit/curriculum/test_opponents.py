@@ -21,7 +21,7 @@ def test_weights_are_alphastars_and_nobody_is_forgotten():
 
 
 def test_shares_of_current_fair_and_any():
-    opponents = Opponents(OpponentMix(), keep=4, seed=1)
+    opponents = Opponents(OpponentMix(current=0.5, pfsp=0.35), keep=4, seed=1)
     assert drawn(opponents) == {None: 1.0}  # there is no past yet
     for version in (1, 2):
         opponents.add(version)
@@ -52,11 +52,11 @@ def test_games_against_a_version_that_is_gone_are_not_counted():
 
 
 def test_resumed_it_draws_the_same():
-    first = Opponents(OpponentMix(), keep=4, seed=3)
+    first = Opponents(OpponentMix(current=0.5, pfsp=0.35), keep=4, seed=3)
     for version in (4, 2, 9):
         first.add(version)
         first.record(version, 0.1 * version)
-    second = Opponents(OpponentMix(), keep=4, seed=3)
+    second = Opponents(OpponentMix(current=0.5, pfsp=0.35), keep=4, seed=3)
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert [second.draw(s) for s in range(50)] == [first.draw(s) for s in range(50)]
     assert second.state_dict() == first.state_dict()

@@ -45,11 +45,10 @@ FIRST_TWO = UnitTestsRules(max_tests=2, sandbox_limits=LIMITS)
 def evaluator(
     sandbox,
     samples=0,
-    pass_at=(1,),
     rules: SolverRules = NOTHING_PAYS,
     problems: Sequence[Problem] = PROBLEMS,
 ) -> SolverEvaluator:
-    settings = EvaluationSettings.model_construct(samples=samples, temperature=0.7, pass_at=pass_at)
+    settings = EvaluationSettings.model_construct(samples=samples, temperature=0.7)
     return SolverEvaluator(problems, sandbox, rules, settings)
 
 
@@ -117,7 +116,7 @@ def test_what_is_asked_for(breaking):
     assert again == greedy and sampled.address != greedy.address
     assert (sampled.attempts, sampled.temperatures) == ({"generator": 5}, {"generator": 0.7})
     assert evaluator(breaking).bank_request() is None
-    assert evaluator(breaking, samples=4, pass_at=(1, 4)).shown == (
+    assert evaluator(breaking, samples=4).shown == (
         "generator_pass_rate",
         "pass_at_1",
         "pass_at_4",

@@ -84,14 +84,18 @@ def test_where_memory_runs_out_micro_batches_are_halved_and_the_update_is_the_sa
 
 
 def test_memory_that_cannot_do_for_one_sample_is_an_error(make_learner, sample_of, monkeypatch):
+    tried = []
+
     def never(*arguments, **options):
+        tried.append(arguments)
         raise torch.OutOfMemoryError("scripted")
 
     learner = make_learner(microbatch_tokens=64)
-    sample = sample_of(learner, [3], [4])
+    sample = sample_of(learner, [3] * 20, [4] * 20)
     monkeypatch.setattr(Objective, "part", never)
     with pytest.raises(OutOfMemory, match=r"one sequence at a time \(scripted\): take shorter"):
         learner.step(batch(sample))
+    assert len(tried) == 2, "with 64 tokens and with 32, which is one sequence"
 
 
 def test_grpo_needs_advantages(make_learner, sample_of):

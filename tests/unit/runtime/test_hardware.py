@@ -121,6 +121,7 @@ def test_what_rounds_apart_is_corrected_for() -> None:
     assert cap(A100, precision="fp32") == 2.0 and cap(A100, "float32") == 2.0
     assert cap(A100, "float32", precision="fp32") is None
     assert cap(A100, importance_cap=0) == 0 and cap(A100, importance_cap=5) == 5
+    assert cap(CPU, "bfloat16") == 2.0 and cap(CPU, precision="bf16") == 2.0
 
 
 def test_a_gpu_older_than_tensor_cores_trains_in_fp32() -> None:
@@ -348,7 +349,7 @@ def test_settings_that_do_not_go_with_the_machine_are_refused(monkeypatch) -> No
         (replace(CPU, cpu_bf16=True), "auto", None, False, ("cpu", "bfloat16")),
         (replace(CPU, cpu_bf16=True), "auto", None, True, ("cpu", "float32")),
         (replace(CPU, cpu_bf16=True), "auto", "float32", False, ("cpu", "float32")),
-        (V100, "auto", None, False, ("cuda", "float32")),
+        (V100, "auto", None, False, ("cuda", "float16")),
         (A100, "auto", None, True, ("cuda", "bfloat16")),
         (A100, "cpu", None, False, ("cpu", "float32")),
         (A100, "auto", "float32", False, ("cuda", "float32")),

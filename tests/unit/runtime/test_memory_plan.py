@@ -20,7 +20,7 @@ from learners.tuning import Backbone, LoraTuning
 from sparring.core.weights import PART_BYTES
 from sparring.runtime import host_plan, memory_plan, placement
 from sparring.runtime.hardware import Hardware, choices, fits, settled, ways_out
-from sparring.runtime.memory_plan import GB, Shape, activations, demands, shape_of
+from sparring.runtime.memory_plan import GB, Shape, activations, demands, learner_of, learner_parts, shape_of
 from tests.learning import save_tiny_model
 
 PAGE = Path(__file__).parents[3] / "docs" / "hardware.md"
@@ -242,6 +242,8 @@ NO_ROOM = {"gradient_checkpointing": False, "microbatch_tokens": 32768}
         (NO_ROOM, "1.5B", H100, "gradient-checkpointing"),
         ({"kl": {"kind": "loss", "coefficient": 0.1}}, "1.5B", L4, "lora.rank 16"),
         (NO_ROOM | {"kl": {"kind": "loss", "coefficient": 0.1}}, "7B", H100, None),
+        ({"trainable_layers": 20}, "7B", H100, None),
+        ({"lora": {"quantize": "8bit"}}, "32B", L4, None),
     ],
 )
 def test_ways_out_are_ways_out(learner: dict, size: str, hardware: Hardware, first: str | None) -> None:
@@ -262,6 +264,21 @@ def test_ways_out_are_ways_out(learner: dict, size: str, hardware: Hardware, fir
         again = {"learner": learner | taken.generator.learner.model_dump(exclude_unset=True)}
         again = fitted(both(again), hardware, lambda model: QWEN[size])
         assert not memory_plan.over(demands(again, shapes), hardware.gpu_bytes)
+
+
+def test_as_few_workers_as_a_run_may_go_on_with_are_planned() -> None:
+    shape, eight = QWEN["7B"], LearnerSettings(workers=8, sharding="fsdp")
+    two = eight.model_copy(update={"workers": 2})
+    assert learner_parts(shape, eight.model_copy(update={"min_workers": 2}), 1024) == learner_parts(
+        shape, two, 1024
+    )
+    assert sum(learner_parts(shape, eight, 1024).values()) < sum(learner_parts(shape, two, 1024).values())
+
+
+def test_a_policy_that_never_learns_needs_no_optimizer() -> None:
+    frozen = Config.model_validate({"curriculum": {"frozen_players": ["generator"]}})
+    of_frozen, of_learning = (learner_of(frozen, role, QWEN["1.5B"]) for role in frozen.policies)
+    assert "optimizer" in of_learning and not {"optimizer", "gradients", "activations"} & set(of_frozen)
 
 
 def test_what_is_spread_over_eight_gpus() -> None:

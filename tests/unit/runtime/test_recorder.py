@@ -86,12 +86,14 @@ class Run:
         self._hurried += seconds
         self.clock.lap("rollout")
 
-    def step(self, step: int, score: float | None = None, last: bool = False) -> None:
+    def step(
+        self, step: int, score: float | None = None, last: bool = False, **learned: dict[str, float]
+    ) -> None:
         assignment = Assignment(
             step=step, stage=1, phase=Phase.GENERATOR, learning=("generator",), problem_ids=(), attempts={}
         )
         scores = Scores({"score": score}, score) if score is not None else None
-        row = {"step": step, "stage": 1}
+        row: dict[str, Any] = {"step": step, "stage": 1, **learned}
         self.recorder.step(assignment, row, [], scores, last)
         self.recorder.save(step, row, scores, self.learners, self.stateful)
         self.recorder.wait()
@@ -255,6 +257,14 @@ def test_weights_that_may_be_broken_push_out_no_others(tmp_path: Path, broken: d
     assert recorder.save_is_due(2, {"generator": {"skipped_updates": 0.0, "overflows": 1.0}})
     assert not recorder.save_is_due(3, {"generator": {}})
     assert not recorder.save_is_due(2, {"generator": {}, "discriminator": broken})
+    run = Run(tmp_path / "evaluated", settings={"every": 1, "keep": 1})
+    run.step(1, score=0.9)
+    run.step(2, score=0.95)
+    for step in (3, 4):
+        run.step(step, score=0.99, generator=broken)  # an evaluation is saved in any case
+    assert checkpoints(tmp_path / "evaluated") == ["step_000002", "step_000003", "step_000004"]
+    run.step(5)
+    assert "step_000002" not in checkpoints(tmp_path / "evaluated")
 
 
 def test_large_checkpoints_are_written_when_the_last_is_old_and_those_of_stages_go(

@@ -131,7 +131,6 @@ def test_r4s_flags_mean_keys_of_tracking(all_installed: None) -> None:
     [
         (["--tracking.to", "comet"], "tracking.to.0"),
         (["--wandb-name", "n"], "name has no effect unless `to` names wandb or mlflow"),
-        (["--use-wandb", "--tracking.mlflow-uri", "x"], "mlflow_uri has no effect unless `to` names mlflow"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], words: str, all_installed: None) -> None:
