@@ -16,8 +16,8 @@ The difficulty of a task is a heuristic for the order of a curriculum. It is com
 """
 
 import json
-import logging
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 
 from sparring.core.commands import parser_of, plain_endings
 from sparring.core.problem import Problem
-from sparring.problems.loader import ProblemFileError, read_json
+from sparring.problems.loader import ProblemFileError, attempt, read_json
 
 Grid = tuple[tuple[int, ...], ...]
 """1 to 30 rows of 1 to 30 cells, all rows of the same length. A cell is a colour from 0 to 9."""
@@ -51,8 +51,6 @@ _WEIGHTS = {
 }
 _LEVEL_BOUNDS = (0.25, 0.35, 0.45, 0.55)
 """Minimum complexity of levels 2, 3, 4 and 5."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +81,23 @@ class GridTask:
 # ---------------------------------------------------------------- files
 
 
-def load_tasks(directory_or_file: str | Path, on_error: Literal["raise", "skip"] = "raise") -> list[GridTask]:
+def load_tasks(directory_or_file: str | Path, faults: list[ProblemFileError] | None = None) -> list[GridTask]:
     """Reads the tasks of a directory's *.json files, sorted by name, or of one file. A file holds one task, whose id is the
     file's name without ".json", or tasks by id. ARC Prize's files on Kaggle, NAME_challenges.json, have the outputs of the
     tests in NAME_solutions.json.
 
     Args:
-        on_error: "skip" logs a warning for an unusable file and continues with the other files.
+        faults: if it is given, unusable files are left out, and their errors are put into it.
 
     Raises:
-        ProblemFileError: a file is unusable and on_error is "raise", or there is no usable task.
+        ProblemFileError: a file is unusable and there is no list of faults, or there is no usable task.
     """
     place = Path(directory_or_file)
     paths = sorted(place.glob("*.json")) if place.is_dir() else [place]
     paths = [path for path in paths if not (_is_of_solutions(path) and len(paths) > 1)]
     tasks = []
     for path in paths:
-        try:
-            tasks += _tasks_of(path)
-        except ProblemFileError as error:
-            if on_error == "raise":
-                raise
-            log.warning("skipped: %s", error)
+        tasks += attempt(lambda path=path: _tasks_of(path), faults) or []
     if not tasks:
         found = (
             f"none of its {len(paths)} .json files holds a usable task" if paths else "no .json file in it"
@@ -380,7 +373,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_of("sparring.problems.grids", "Statistics of grid tasks.")
     parser.add_argument("place", help="a directory of task files, or one")
     with plain_endings():
-        tasks = load_tasks(parser.parse_args(arguments).place, "skip")
+        faults: list[ProblemFileError] = []
+        tasks = load_tasks(parser.parse_args(arguments).place, faults)
+        for fault in faults:
+            print(f"left out: {fault}", file=sys.stderr)
         levels = {str(level): [t.id for t in of_level] for level, of_level in by_difficulty(tasks).items()}
         print(json.dumps({**task_statistics(tasks), "tasks_by_difficulty": levels}, indent=2))
 

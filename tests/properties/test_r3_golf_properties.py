@@ -203,7 +203,7 @@ def test_a_broken_task_is_refused_whole_and_told_where(task, seed):
         with pytest.raises(ProblemFileError) as caught:
             load_tasks(folder)
         assert str(caught.value).startswith(f"{folder}/a.json: {where}")
-        assert [loaded.id for loaded in load_tasks(folder, on_error="skip")] == ["b"]
+        assert [loaded.id for loaded in load_tasks(folder, faults=[])] == ["b"]
 
 
 # R3, property 5: whatever the JSON says, it is a whole task or none.

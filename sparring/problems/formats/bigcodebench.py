@@ -6,7 +6,7 @@ from pydantic import Field
 
 from sparring.core.problem import Problem
 from sparring.problems.formats.humaneval import checked_signature, helpers
-from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.records import Entry, Record, problems_of
 from sparring.problems.formats.sources import unix_lines
 
 
@@ -25,7 +25,7 @@ def bigcodebench(rows: Iterable[Entry]) -> list[Problem]:
 
     Raises ProblemFileError.
     """
-    return [_problem(entry, entry.validated(_Task)) for entry in rows]
+    return problems_of(rows, lambda entry: _problem(entry, entry.validated(_Task)))
 
 
 def _problem(entry: Entry, task: _Task) -> Problem:

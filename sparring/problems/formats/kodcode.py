@@ -8,7 +8,7 @@ from typing import TypeGuard
 from pydantic import AliasChoices, Field
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.records import Entry, Record, problems_of
 from sparring.problems.formats.sources import parse_python, signature_of, signature_under_test, unix_lines
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def kodcode(rows: Iterable[Entry]) -> list[Problem]:
 
     Raises ProblemFileError.
     """
-    problems = [_problem(entry, entry.validated(_Question)) for entry in rows]
+    problems = problems_of(rows, lambda entry: _problem(entry, entry.validated(_Question)))
     kept = [problem for problem in problems if problem.baseline_tests]
     if len(kept) < len(problems):
         log.warning(

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pydantic import AliasChoices, Field
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.records import Entry, Record, problems_of
 from sparring.problems.formats.sources import parse_python, signature_under_test, unix_lines
 
 SPLITS = {
@@ -41,8 +41,12 @@ def mbpp(rows: Iterable[Entry], *, split: str | None = None) -> list[Problem]:
 
     Raises ProblemFileError.
     """
-    tasks = [(entry, entry.validated(_Task)) for entry in rows]
-    return [_problem(entry, task) for entry, task in tasks if split is None or task.task_id in SPLITS[split]]
+
+    def convert(entry: Entry) -> Problem | None:
+        task = entry.validated(_Task)
+        return _problem(entry, task) if split is None or task.task_id in SPLITS[split] else None
+
+    return problems_of(rows, convert)
 
 
 def _problem(entry: Entry, task: _Task) -> Problem:

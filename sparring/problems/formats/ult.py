@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pydantic import Field
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.records import Entry, Record, problems_of
 from sparring.problems.formats.sources import parse_python, signature_of, unix_lines
 
 _DESCRIPTION = """\
@@ -30,7 +30,7 @@ def ult(rows: Iterable[Entry]) -> list[Problem]:
 
     Raises ProblemFileError.
     """
-    return [_problem(entry, entry.validated(_Function)) for entry in rows]
+    return problems_of(rows, lambda entry: _problem(entry, entry.validated(_Function)))
 
 
 def _problem(entry: Entry, function: _Function) -> Problem:
