@@ -197,7 +197,8 @@ async def programs_report(
             reports[arm] = await _judged_report(settings, problems, game, attempts, sandbox)
             if settings.ablate:  # each arm takes long: a command that is ended keeps those that are finished
                 rate = reports[arm]["scores"]["generator_pass_rate"]
-                print(f"stages {arm}: generator pass rate {rate:.3f}", flush=True)
+                shown = "none was judged" if rate is None else f"{rate:.3f}"
+                print(f"stages {arm}: generator pass rate {shown}", flush=True)
                 if settings.json_file is not None:
                     write_json(settings.json_file, {"ablation": reports})
     report = {"problems": len(problems), "stages": arms[-1], "max_tokens": max_tokens, **reports[arms[-1]]}
@@ -249,7 +250,7 @@ def _programs_report(greedy: Judged, sampled: Judged, pass_at: Sequence[int]) ->
     scores = program_scores(greedy, sampled, pass_at)
     programs = {i: program for i, (program,) in greedy.items()}
     return {
-        "scores": {**scores, "unjudged": int(scores["unjudged"])},
+        "scores": {**scores, "unjudged": int(scores["unjudged"] or 0)},
         "statuses": status_counts(greedy),
         "pass_rates": pass_rates(sampled or greedy),
         "tasks": {i: {"test_rate": p.test_rate, "status": str(p.status)} for i, p in programs.items()},
