@@ -54,7 +54,7 @@ _LEVEL_BOUNDS = (0.25, 0.35, 0.45, 0.55)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class GridPair:
     input: Grid
     output: Grid
 
@@ -64,17 +64,17 @@ class GridTask:
     """One grid task.
 
     Example:
-        GridTask("task001", train=(Pair(((0, 1),), ((1, 0),)),), test=(Pair(((2, 0),), ((0, 2),)),))
+        GridTask("task001", train=(GridPair(((0, 1),), ((1, 0),)),), test=(GridPair(((2, 0),), ((0, 2),)),))
     """
 
     id: str
-    train: tuple[Pair, ...]
-    test: tuple[Pair, ...]
-    arc_gen: tuple[Pair, ...] = ()
+    train: tuple[GridPair, ...]
+    test: tuple[GridPair, ...]
+    arc_gen: tuple[GridPair, ...] = ()
     """Further, generated pairs; plain ARC has none."""
 
     @property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[GridPair, ...]:
         return self.train + self.test + self.arc_gen
 
 
@@ -151,7 +151,7 @@ def parse_task(raw: Any, task_id: str, where: str) -> GridTask:
     return GridTask(task_id, train, test, arc_gen)
 
 
-def _pairs(raw: Any, split: Split, where: str) -> tuple[Pair, ...]:
+def _pairs(raw: Any, split: Split, where: str) -> tuple[GridPair, ...]:
     where = f"{where}: split {split!r}"
     if not isinstance(raw, list):
         raise ProblemFileError(f"{where}: expected a list of pairs, found {_shown(raw)}; write {_LAYOUT}")
@@ -160,7 +160,7 @@ def _pairs(raw: Any, split: Split, where: str) -> tuple[Pair, ...]:
     return tuple(_pair(entry, f"{where}, pair {index}") for index, entry in enumerate(raw))
 
 
-def _pair(raw: Any, where: str) -> Pair:
+def _pair(raw: Any, where: str) -> GridPair:
     if not isinstance(raw, dict):
         raise ProblemFileError(
             f'{where}: expected {{"input": grid, "output": grid}}, found {_shown(raw)}; write it so'
@@ -175,7 +175,7 @@ def _pair(raw: Any, where: str) -> Pair:
             raise ProblemFileError(f"{where}, field {field!r}: missing; add the grid")
         if fault := _grid_fault(raw[field]):
             raise ProblemFileError(f"{where}, field {field!r}: {fault}")
-    return Pair(as_grid(raw["input"]), as_grid(raw["output"]))
+    return GridPair(as_grid(raw["input"]), as_grid(raw["output"]))
 
 
 def _grid_fault(raw: Any) -> str:
@@ -300,11 +300,11 @@ def task_statistics(tasks: Sequence[GridTask]) -> dict[str, Any]:
     }
 
 
-def _is_resized(pair: Pair) -> bool:
+def _is_resized(pair: GridPair) -> bool:
     return (len(pair.input), len(pair.input[0])) != (len(pair.output), len(pair.output[0]))
 
 
-def _changed(pair: Pair) -> float:
+def _changed(pair: GridPair) -> float:
     cells = [
         before != after
         for row, wanted in zip(pair.input, pair.output, strict=True)
@@ -351,7 +351,7 @@ def to_problem(
     )
 
 
-def pair_tests(pairs: Sequence[Pair]) -> tuple[str, ...]:
+def pair_tests(pairs: Sequence[GridPair]) -> tuple[str, ...]:
     """Returns one test per pair as Python source. A program may return lists or tuples; cells are compared by ==, so True
     equals 1."""
     return tuple(

@@ -154,7 +154,7 @@ def with_tests(problems: Sequence[Problem], format: str) -> list[Problem]:
 # ------------------------------------------------------------ APPS and TACO
 
 
-class _Question(Record):
+class _AppsRecord(Record):
     problem_id: int | str | None = Field(
         default=None, validation_alias=AliasChoices("problem_id", "id"), description="the problem's number"
     )
@@ -185,7 +185,7 @@ def taco(rows: Iterable[Entry]) -> list[Problem]:
 
 
 def _problem(entry: Entry) -> Problem:
-    question = entry.validated(_Question)
+    question = entry.validated(_AppsRecord)
     number = entry.index if question.problem_id is None else question.problem_id
     name, tests = _tests(entry, question.input_output)
     written = question.solutions

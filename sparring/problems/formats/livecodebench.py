@@ -32,7 +32,7 @@ _CPU_S = 6.0
 _CASES = 'a JSON list of {"input", "output", "testtype": "stdin" or "functional"}'
 
 
-class _Question(Record):
+class _LiveCodeBenchRecord(Record):
     question_id: str = Field(min_length=1, description='the question\'s id, such as "abc301_a"')
     question_title: str = Field(description="the question's title")
     question_content: str = Field(min_length=1, description="the question's text")
@@ -66,10 +66,10 @@ def livecodebench(rows: Iterable[Entry]) -> list[Problem]:
 
     The tags are the platform and the day of the contest. Raises ProblemFileError.
     """
-    return problems_of(rows, lambda entry: _problem(entry, entry.validated(_Question)))
+    return problems_of(rows, lambda entry: _problem(entry, entry.validated(_LiveCodeBenchRecord)))
 
 
-def _problem(entry: Entry, question: _Question) -> Problem:
+def _problem(entry: Entry, question: _LiveCodeBenchRecord) -> Problem:
     metadata = entry.json("metadata", question.metadata, 'JSON such as {"func_name": "solve"}')
     name = metadata.get("func_name") if isinstance(metadata, dict) else None
     public, private = (

@@ -17,7 +17,7 @@ SPLITS = {
 """Task ids of the official splits."""
 
 
-class _Task(Record):
+class _MbppRecord(Record):
     task_id: int = Field(description="the task's number")
     text: str = Field(
         min_length=1,
@@ -43,13 +43,13 @@ def mbpp(rows: Iterable[Entry], *, split: str | None = None) -> list[Problem]:
     """
 
     def convert(entry: Entry) -> Problem | None:
-        task = entry.validated(_Task)
+        task = entry.validated(_MbppRecord)
         return _problem(entry, task) if split is None or task.task_id in SPLITS[split] else None
 
     return problems_of(rows, convert)
 
 
-def _problem(entry: Entry, task: _Task) -> Problem:
+def _problem(entry: Entry, task: _MbppRecord) -> Problem:
     code = unix_lines(task.code)
     if parse_python(code) is None:
         raise entry.fault("code", "not valid Python", "the reference solution")
