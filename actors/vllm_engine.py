@@ -71,7 +71,7 @@ def engine_args(
         use_tqdm_on_load=False,
         logprobs_mode="processed_logprobs",
         generation_config="vllm",  # the hub's generation_config.json would change the sampling distribution
-        worker_extension_cls="actors.vllm_worker.Weights",
+        worker_extension_cls="actors.vllm_worker.WeightLoader",
         tensor_parallel_size=settings.tensor_parallel,
         distributed_executor_backend="uni" if settings.tensor_parallel == 1 else "mp",
     )
@@ -200,7 +200,7 @@ class VllmEngine:
             return all(self._llm.collective_rpc(method, args=arguments))
 
     def reload(self, tensors: Mapping[str, torch.Tensor], digest: int) -> bool:
-        """Loads tensors in all workers (vllm_worker.Weights.reload). Must be called on the engine's thread."""
+        """Loads tensors in all workers (vllm_worker.WeightLoader.reload). Must be called on the engine's thread."""
         if not self._in_processes:
             return self.call("reload", tensors, digest)
         # vLLM would send all bytes to each worker through a socket; a file in shared memory is mapped by all of them

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 
-class Weights:
+class WeightLoader:
     """Extends vLLM's worker: `collective_rpc` can call these methods."""
 
     model_runner: Any

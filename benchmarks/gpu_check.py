@@ -34,7 +34,7 @@ _LOOK_S = 0.25
 _ROLES = ("generator", "discriminator")
 
 
-class Part(NamedTuple):
+class CheckPart(NamedTuple):
     name: str
     command: list[str]
     limit_s: int
@@ -66,10 +66,10 @@ def main() -> None:
             write(options.json, figures, {})
 
 
-def parts(options: argparse.Namespace, directory: Path) -> Iterator[Part]:
+def parts(options: argparse.Namespace, directory: Path) -> Iterator[CheckPart]:
     python, cuda = sys.executable, options.device == "cuda"
     pytest = [python, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
-    yield Part("tests", [*pytest, "tests/gpu"], 150, ("pytest",))
+    yield CheckPart("tests", [*pytest, "tests/gpu"], 150, ("pytest",))
     engine = "vllm" if importlib.util.find_spec("vllm") else "transformers"
     run = ["--output-dir", str(directory), "--run-name", "run", "--local", "--device", options.device]
     run += ["--n-discriminator-steps", "0", "--n-generator-steps", "0", "--k-alternating-steps", "3"]
@@ -84,10 +84,10 @@ def parts(options: argparse.Namespace, directory: Path) -> Iterator[Part]:
         run += [f"--{role}.model", options.model, f"--{role}.engine.kind", engine]
         run += [f"--{role}.max-tokens", "256" if cuda else "16"]
     driver = [python, "driver.py", "--config", "single_gpu:16gb", *run]
-    yield Part("plan", [*driver, "--plan"], 60)
-    yield Part("run", driver, 200)
+    yield CheckPart("plan", [*driver, "--plan"], 60)
+    yield CheckPart("run", driver, 200)
     contracts = ["tests/contracts/test_policy_contract.py", "tests/contracts/test_adapters.py"]
-    yield Part("contracts", [*pytest, *contracts], 120, ("pytest", "vllm"))
+    yield CheckPart("contracts", [*pytest, *contracts], 120, ("pytest", "vllm"))
     learner = [python, "-m", "benchmarks.learner", "--device", options.device, "--repeats", "5"]
     if not cuda:
         learner.append("--quick")
@@ -98,10 +98,10 @@ def parts(options: argparse.Namespace, directory: Path) -> Iterator[Part]:
             if cuda:
                 command += ["--precision", "bf16", "--microbatch-tokens", "16384", "--checkpointing"]
                 command += ["--peak-tflops", str(options.peak_tflops)]
-            yield Part(name, command, 90)
+            yield CheckPart(name, command, 90)
 
 
-def tried(part: Part, end: float, directory: Path) -> dict[str, Any]:
+def tried(part: CheckPart, end: float, directory: Path) -> dict[str, Any]:
     """Runs a part. Returns how it ended, its seconds, the most memory that the GPU held, and what it found."""
     missing = [name for name in part.needs if importlib.util.find_spec(name) is None]
     left = min(float(part.limit_s), end - time.monotonic())

@@ -37,7 +37,7 @@ from sparring.core.batch import Batch, Sample
 from sparring.runtime.memory_plan import learner_parts, shape_of
 
 
-class Shape(NamedTuple):
+class ModelShape(NamedTuple):
     """The shape of a model; the fields are named as in Qwen2Config."""
 
     vocab_size: int
@@ -49,10 +49,10 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "toy": Shape(640, 96, 3, 3, 1, 288),
-    "3m": Shape(4096, 192, 4, 6, 2, 768),
-    "qwen_0_5b": Shape(151_936, 896, 24, 14, 2, 4864),
-    "qwen_1_5b": Shape(151_936, 1536, 28, 12, 2, 8960),
+    "toy": ModelShape(640, 96, 3, 3, 1, 288),
+    "3m": ModelShape(4096, 192, 4, 6, 2, 768),
+    "qwen_0_5b": ModelShape(151_936, 896, 24, 14, 2, 4864),
+    "qwen_1_5b": ModelShape(151_936, 1536, 28, 12, 2, 8960),
 }
 OF_DEVICE = {"cpu": ("toy", "3m"), "cuda": ("qwen_0_5b", "qwen_1_5b")}
 SHORTEST, LONGEST = 60, 400

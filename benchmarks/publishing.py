@@ -48,7 +48,7 @@ _LOOK_S = 0.02
 
 
 @ray.remote(num_cpus=0)
-class Trainer:
+class MailboxTrainer:
     """A worker of learners/train_loop.py, but without learning."""
 
     def __init__(self, spec: LearnerSpec, mailbox: Any) -> None:
@@ -118,7 +118,7 @@ def measure(model: str, settings: VllmEngineSettings, rounds: int) -> dict[str, 
         engine_dtype=settings.dtype,
     )
     mailbox: Any = MailboxActor.options(num_cpus=0).remote(POLICY)
-    trainer: Any = Trainer.remote(spec, mailbox)
+    trainer: Any = MailboxTrainer.remote(spec, mailbox)
     engine: Any = EngineActor.options(num_cpus=0, runtime_env=runtime_env("cpu")).remote(
         partial(build_engine, model, settings), POLICY
     )

@@ -52,7 +52,7 @@ Ask = dict[str, Any]
 
 
 @dataclass(kw_only=True)
-class Server:
+class RunningServer:
     url: str
     process: subprocess.Popen[bytes]
     headers: dict[str, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def main() -> None:
 # ---------------------------------------------------------------- the two servers
 
 
-def our_service(folder: Path) -> contextlib.AbstractContextManager[Server]:
+def our_service(folder: Path) -> contextlib.AbstractContextManager[RunningServer]:
     key = add(folder / "keys.json", "bench")
     options = {
         "model": f"model={MODEL}",
@@ -97,7 +97,7 @@ def our_service(folder: Path) -> contextlib.AbstractContextManager[Server]:
     return started("sparring.cli.serve", options, folder / "ours.log", {"authorization": f"Bearer {key}"})
 
 
-def vllm_serve(folder: Path) -> contextlib.AbstractContextManager[Server]:
+def vllm_serve(folder: Path) -> contextlib.AbstractContextManager[RunningServer]:
     options = {
         "model": MODEL,
         "served-model-name": "model",
@@ -119,7 +119,9 @@ def vllm_serve(folder: Path) -> contextlib.AbstractContextManager[Server]:
 
 
 @contextlib.contextmanager
-def started(module: str, options: dict[str, object], log: Path, headers: dict[str, str]) -> Iterator[Server]:
+def started(
+    module: str, options: dict[str, object], log: Path, headers: dict[str, str]
+) -> Iterator[RunningServer]:
     """Starts a server on a free port and yields it once it has answered a completion. Options that are True take no
     value."""
     with socket.socket() as probe:
@@ -131,7 +133,7 @@ def started(module: str, options: dict[str, object], log: Path, headers: dict[st
     environment = os.environ | ENGINE_ENVIRONMENT
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=out)
-    server = Server(url=f"http://127.0.0.1:{port}", process=process, headers=headers)
+    server = RunningServer(url=f"http://127.0.0.1:{port}", process=process, headers=headers)
     try:
         deadline = time.monotonic() + START_S
         while not asyncio.run(answers(server)):
@@ -146,7 +148,7 @@ def started(module: str, options: dict[str, object], log: Path, headers: dict[st
         process.kill()
 
 
-async def answers(server: Server) -> bool:
+async def answers(server: RunningServer) -> bool:
     async with session(server) as http:
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
             return (await post(http, server, "/v1/completions", completion(0)))[0] == 200
@@ -154,14 +156,14 @@ async def answers(server: Server) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def session(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
+async def session(server: RunningServer) -> AsyncIterator[aiohttp.ClientSession]:
     timeout, connections = aiohttp.ClientTimeout(total=120), aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(headers=server.headers, timeout=timeout, connector=connections) as http:
         yield http
 
 
 async def post(
-    http: aiohttp.ClientSession, server: Server, path: str, asked: Ask | bytes, **more: Any
+    http: aiohttp.ClientSession, server: RunningServer, path: str, asked: Ask | bytes, **more: Any
 ) -> tuple[int, bytes]:
     body = asked if isinstance(asked, bytes) else json.dumps(asked).encode()
     headers = JSON | more.get("headers", {})
@@ -176,7 +178,9 @@ def completion(number: int, **more: Any) -> Ask:
 # ---------------------------------------------------------------- completions, taking turns
 
 
-async def against(ours: Server, theirs: Server, *, quick: bool) -> tuple[dict[str, Any], dict[str, float]]:
+async def against(
+    ours: RunningServer, theirs: RunningServer, *, quick: bool
+) -> tuple[dict[str, Any], dict[str, float]]:
     figures: dict[str, Any] = {"tokens_per_request": TOKENS}
     ratios = {}
     numbers = itertools.count(1)
@@ -199,7 +203,7 @@ async def against(ours: Server, theirs: Server, *, quick: bool) -> tuple[dict[st
 
 
 async def load(
-    server: Server, clients: int, seconds: float, numbers: Iterator[int]
+    server: RunningServer, clients: int, seconds: float, numbers: Iterator[int]
 ) -> tuple[float, list[float]]:
     """Returns the seconds in total, and those of each request."""
     taken: list[float] = []
@@ -239,7 +243,7 @@ BAD: dict[str, tuple[int, Ask | bytes, dict[str, str]]] = {
 }
 
 
-async def mixed(server: Server, seconds: float) -> dict[str, Any]:
+async def mixed(server: RunningServer, seconds: float) -> dict[str, Any]:
     """Sends mixed load, one bad request in twenty. Memory is the median of the second tenth and of the last tenth."""
     counted: Counter[str] = Counter()
     lost: list[str] = []
@@ -282,7 +286,7 @@ async def mixed(server: Server, seconds: float) -> dict[str, Any]:
     }
 
 
-async def one(http: aiohttp.ClientSession, server: Server, kind: str, chance: random.Random) -> str:
+async def one(http: aiohttp.ClientSession, server: RunningServer, kind: str, chance: random.Random) -> str:
     """Sends one request and returns why it is lost; empty if it is not."""
     if kind == "hung_up":
         asked = completion(chance.randrange(10**6), stream=True, max_tokens=400, ignore_eos=True)

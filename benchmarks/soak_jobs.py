@@ -42,7 +42,7 @@ ATTACK_LIMITS = conftest.LIMITS
 PASSED, WRONG, ERROR = Status.PASSED, Status.WRONG_ANSWER, Status.RUNTIME_ERROR
 
 
-class Judged(NamedTuple):
+class JudgedJob(NamedTuple):
     """The findings on a job's verdicts."""
 
     wrong: list[str]
@@ -58,7 +58,7 @@ class SoakJob(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+    async def judge(self, sandbox: Sandbox, run: int) -> JudgedJob:
         """Judges the job. `run` distinguishes equal jobs in flight, so that each is judged. Raises SandboxFailure."""
         ...
 
@@ -84,9 +84,9 @@ class Honest:
     expected: tuple[Expected, ...]
     kind: str = "generated"
 
-    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+    async def judge(self, sandbox: Sandbox, run: int) -> JudgedJob:
         verdicts = await sandbox.judge(self.program, self.tests, run=run)
-        return Judged(self.wrong(verdicts), ["misplaced output"] * self.misplaced_output(verdicts))
+        return JudgedJob(self.wrong(verdicts), ["misplaced output"] * self.misplaced_output(verdicts))
 
     def wrong(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Returns one line per wrong verdict. A verdict is also wrong if its stdout has lines that are not from this
@@ -196,15 +196,15 @@ class FromCorpus:
         which = self.job.programs().index(self.program)
         return f"{self.job}" + (f", wrong program {which}" if which else "")
 
-    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+    async def judge(self, sandbox: Sandbox, run: int) -> JudgedJob:
         verdicts = await sandbox.judge(
             self.program, self.job.tests, limits=HONEST_LIMITS, run=run, language=self.job.language
         )
         passed = all(verdict.passed for verdict in verdicts)
         if passed == (self.program == self.job.program):
-            return Judged([], [])
+            return JudgedJob([], [])
         said = [f"{v.status} {v.error[:200]}" for v in verdicts if passed or not v.passed]
-        return Judged([f"{self.name}: {said[0]}"], [])
+        return JudgedJob([f"{self.name}: {said[0]}"], [])
 
 
 def corpus(languages: Sequence[str]) -> list[FromCorpus]:
@@ -227,11 +227,11 @@ class EquallyRight:
     test: str
     kind: str = "corpus"
 
-    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+    async def judge(self, sandbox: Sandbox, run: int) -> JudgedJob:
         (reference,) = await sandbox.judge(self.reference, [ReferenceTest(self.test)], run=run)
         (verdict,) = await sandbox.judge(self.program, [known_by(self.test, [reference])], run=run)
         failed = [one for one in (reference, verdict) if not one.passed]
-        return Judged([f"{self.name}: {one.status} {one.error[:200]}" for one in failed], [])
+        return JudgedJob([f"{self.name}: {one.status} {one.error[:200]}" for one in failed], [])
 
 
 def equally_right() -> list[EquallyRight]:
@@ -253,10 +253,10 @@ class HostileJob:
     def name(self) -> str:
         return self.hostile.name
 
-    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+    async def judge(self, sandbox: Sandbox, run: int) -> JudgedJob:
         (verdict,) = await sandbox.judge(self.hostile.program, [TEST], limits=LIMITS, run=run)
         line = f"{self.name}: {verdict.status}"
-        return Judged([line] if verdict.passed else [], [line])
+        return JudgedJob([line] if verdict.passed else [], [line])
 
 
 # ---------------------------------------------------------------- attacks
@@ -281,7 +281,7 @@ class Attack:
     steps: Sequence[Sequence[Ask]]
     kind: str = "attack"
 
-    async def judge(self, sandbox: Sandbox, run: int) -> Judged:
+    async def judge(self, sandbox: Sandbox, run: int) -> JudgedJob:
         wrong: list[str] = []
         for step in self.steps:
             asked = [
@@ -290,7 +290,7 @@ class Attack:
             ]
             for ask, verdicts in zip(step, await asyncio.gather(*asked), strict=True):
                 wrong += [f"{self.name}: {verdict}" for verdict in verdicts if not ask.holds(verdict)]
-        return Judged(wrong, [])
+        return JudgedJob(wrong, [])
 
 
 def attacks(languages: Sequence[str]) -> list[Attack]:

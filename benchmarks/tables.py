@@ -17,7 +17,9 @@ import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from benchmarks.catalogue import BENCHMARKS
@@ -26,6 +28,8 @@ from benchmarks.report import ROOT, git, read
 BEGIN = re.compile(r"^<!-- table: ", re.MULTILINE)
 PART = re.compile(r"(^<!-- table: (\S+) -->\n)(.*?)(^<!-- end -->)", re.MULTILINE | re.DOTALL)
 OLD = "; **older than the code**"
+_FAILED = "_failed"
+"""End of the name of a figure that says why something could not be measured, such as trl_vllm_failed."""
 
 
 def main() -> None:
@@ -76,11 +80,36 @@ def table(name: str, before: str, root: Path) -> str:
     result = read(source)
     if "--quick" in result["command"].split():
         raise ValueError(f"{source} is of a --quick run, which measures nothing: run it in full")
+    failed = {
+        key.removesuffix(_FAILED): why
+        for key, why in result["figures"].items()
+        if key.endswith(_FAILED) and isinstance(why, str)
+    }
+    shown = {name: _Measured(result.get(name, {}), failed) for name in ("figures", "ratios")}
     try:
-        body = template.read_text().format_map(result)
+        body = template.read_text().format_map(result | shown)
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"{template} asks for what {source} does not have: {error!r}") from None
-    return f"{body.rstrip()}\n\n{origin(result)}{age(name, result['commit'], OLD in before, root)}.\n"
+    told = "".join(f"`{what}` failed: {shorten(why, 200)}.\n\n" for what, why in failed.items())
+    return f"{body.rstrip()}\n\n{told}{origin(result)}{age(name, result['commit'], OLD in before, root)}.\n"
+
+
+class _Measured(dict[str, Any]):
+    """Figures or ratios. One that is missing since what it measures failed is shown as such, and the others are shown."""
+
+    def __init__(self, values: Mapping[str, Any], failed: Iterable[str]) -> None:
+        super().__init__(values)
+        self._failed = list(failed)
+
+    def __missing__(self, key: str) -> "_Failure":
+        if any(what in key for what in self._failed):
+            return _Failure()
+        raise KeyError(key)
+
+
+class _Failure:
+    def __format__(self, _: str) -> str:
+        return "failed"
 
 
 def origin(result: dict[str, Any]) -> str:

@@ -23,8 +23,8 @@ class EvaluateOptions(ModelOptions):
     """Evaluates a generator's programs or a discriminator's test suites on any data set."""
 
     dataset: str | None = None
-    """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids). Default: the held-out problems of the
-    run that the model comes from, with those that the run itself left out."""
+    """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids). Default: the held-out problems that
+    the run evaluates from which the model comes."""
     shown_tests: int = Field(0, ge=0)
     """Number of each problem's tests at the end of its description (problems.shown_tests)."""
     policy: str | None = None

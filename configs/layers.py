@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
+from pydantic import BaseModel
+
 from sparring.core.settings import DefaultKind, Settings
 
 
-def sections(parent: type[Settings] | None, key: str) -> dict[str | None, type[Settings]]:
+def sections(parent: type[BaseModel] | None, key: str) -> dict[str | None, type[Settings]]:
     """Returns the settings class under a key as {None: class}; for a tagged union, the class of each kind as {kind:
     class}; empty if the key holds a value."""
     if parent is None or key not in parent.model_fields:
@@ -40,26 +42,68 @@ def overlay(
             was = rule.of(old) if rule else None
             kind = rule.of(value, otherwise=was) if rule else None
             if kind in kinds and kind != was:
-                others = {name for section in kinds.values() for name in section.model_fields}
-                gone = sorted(old.keys() & others - kinds[kind].model_fields.keys())
+                old, gone = _of_kind(old, kinds[kind], list(kinds.values()))
                 if gone:
                     print(f"{path}{key}.kind {kind}: leaves out {', '.join(gone)} of kind {was}")
-                old = {name: old[name] for name in old if name not in gone}
                 value = {**value, "kind": kind}
             value = overlay(old, value, kinds.get(kind), f"{path}{key}.")
         merged[key] = value
     return merged
 
 
-def place(location: Sequence[Any], root: type[Settings]) -> tuple[str, type[Settings] | None]:
+def _of_kind(
+    old: Mapping[str, Any], kind: type[Settings], kinds: Sequence[type[Settings]]
+) -> tuple[dict[str, Any], list[str]]:
+    """Returns (the values that the kind has, the dotted keys of those that only other kinds have). A key that no kind has
+    stays, and validation refuses it. Two kinds may have different sections of one name, as game.rewards."""
+    kept: dict[str, Any] = {}
+    gone: list[str] = []
+    for name, value in sorted(old.items()):
+        inner = sections(kind, name).get(None)
+        if name not in kind.model_fields and any(name in other.model_fields for other in kinds):
+            gone.append(name)
+        elif inner is not None and isinstance(value, Mapping):
+            same = [section for other in kinds if (section := sections(other, name).get(None)) is not None]
+            kept[name], below = _of_kind(value, inner, same)
+            gone += [f"{name}.{key}" for key in below]
+        else:
+            kept[name] = value
+    return {name: kept[name] for name in old if name in kept}, gone
+
+
+def place(location: Sequence[Any], root: type[BaseModel]) -> tuple[str, type[BaseModel] | None]:
     """Returns (dotted key, its section if it is one) for the location of a pydantic error, which names kinds beside
     keys."""
-    keys, section, parts = [], root, iter(location)
+    keys, parts = [], iter(location)
+    section: type[BaseModel] | None = root
     for part in parts:
         kinds = sections(section, part)
         keys.append(str(part))
         section = kinds.get(None) or (kinds.get(next(parts, None)) if kinds else None)
     return ".".join(keys), section
+
+
+def other_kinds(location: Sequence[Any], root: type[BaseModel]) -> str:
+    """Returns which other kinds of a section have the unknown key at this location of a pydantic error, as a part of a
+    message; empty if there are none.
+
+    Example: "game.kind code_golf takes it, not multistage; "
+    """
+    section: type[BaseModel] | None = root
+    for index, part in enumerate(location):
+        if (kinds := sections(section, part)) and None not in kinds:
+            kind, *rest = location[index + 1 :]
+            takers = [str(other) for other, of_it in kinds.items() if _has(of_it, rest)]
+            key, _ = place(location[: index + 1], root)
+            return f"{key}.kind {' or '.join(takers)} takes it, not {kind}; " if takers else ""
+        section = kinds.get(None)
+    return ""
+
+
+def _has(section: type[BaseModel] | None, keys: Sequence[str]) -> bool:
+    if not keys or section is None or keys[0] not in section.model_fields:
+        return False
+    return len(keys) == 1 or _has(sections(section, keys[0]).get(None), keys[1:])
 
 
 def leaves(values: Mapping[str, Any], dot: str = ".") -> Iterator[tuple[str, Any]]:

@@ -12,10 +12,11 @@ from typing import Annotated, Any, ClassVar, NoReturn, Self
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, SettingsError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from configs.command_line import CommandLine
 from configs.environment import HELP, NOTES, effective, read_environment
-from configs.layers import leaves, nested, overlay, place
+from configs.layers import leaves, nested, other_kinds, overlay, place
 from configs.options import similar
 from configs.other_names import OPTIONS_OF_RECIPES, OTHER_NAMES
 from configs.schema import Config
@@ -203,7 +204,7 @@ def load_run(arguments: list[str], made: MadeRecipe | None = None) -> tuple[Run,
 
     Raises ConfigError; exits on --help.
     """
-    command_line = CliSettingsSource(_Command)
+    command_line = CommandLine(_Command)
     parser = command_line.root_parser
     parser.error = lambda message: _refuse(
         message + (_named_otherwise(message) or similar(parser, message))
@@ -428,7 +429,7 @@ def _explain(error: Any, who: Mapping[str, str], recipe: str, variables: Collect
     if unknown:
         path, section = place(error["loc"][:-1], Run)
         if section is None or "kind" not in section.model_fields:
-            here = _here(key, error["input"])
+            here = _here(key, error["input"]) or other_kinds(error["loc"], Run)
             return f"{origin}: unknown key {key}: {here}see --help for the keys there are"
         beside = [  # these keys may name, or imply, the kind
             f"; {name} sets {k}"

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     CliApp,
-    CliSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
 )
 
+from configs.command_line import CommandLine
+from configs.layers import other_kinds, place
 from configs.sections import ProblemFormat
 from sparring.core.errors import SparringError
 from sparring.core.interfaces import SandboxKind
@@ -53,12 +54,12 @@ class Options(BaseSettings):
     @classmethod
     def read(cls, arguments: Sequence[str]) -> Self:
         """Reads the options. Raises SparringError; exits on --help."""
-        source = CliSettingsSource(cls)
+        source = CommandLine(cls)
         source.root_parser.error = lambda message: _refuse(message + similar(source.root_parser, message))
         try:
             return CliApp.run(cls, cli_args=list(arguments), cli_settings_source=source)
         except ValidationError as error:
-            _refuse("; ".join(_explain(fault) for fault in error.errors()))
+            _refuse("; ".join(_explain(fault, cls) for fault in error.errors()))
         except SettingsError as error:
             _refuse(str(error))
 
@@ -122,12 +123,15 @@ class ModelOptions(Options):
         return Limits(cpu_s=cpu_s, wall_s=_WALL_PER_CPU * cpu_s)
 
 
-def _explain(fault: Any) -> str:
+def _explain(fault: Any, options: type[BaseModel]) -> str:
     """Returns what is wrong with one option, in one line."""
     message = fault["msg"].removeprefix("Value error, ")
     if not fault["loc"]:
         return message
-    option = "--" + str(fault["loc"][0]).replace("_", "-")
+    key, _ = place([part for part in fault["loc"] if not isinstance(part, int)], options)
+    option = "--" + key.replace("_", "-")
+    if fault["type"] == "extra_forbidden":
+        return f"{option}: {other_kinds(fault['loc'], options)}see --help for the options there are"
     return f"{option}: {message}" + ("" if fault["type"] == "missing" else f" (got {fault['input']!r})")
 
 

@@ -93,8 +93,8 @@ class ProblemSettings(Settings):
     it is set, programs are evaluated on all of the problem's tests. Default: all tests that the data set does not
     hide."""
     failing_references: Literal["refuse", "leave_out"] = "refuse"
-    """What to do if a reference solution fails its own tests, or the game cannot play a problem. refuse: the run does not start;
-    leave_out: such problems (published data sets have some) are used neither for training nor held out, and are named."""
+    """What to do if a reference solution fails its own tests, an entry of the data set is no valid problem, or the game cannot play
+    a problem. refuse: the run does not start; leave_out: such problems (published data sets have some) are used neither for training nor held out, and are named."""
     too_long: Literal["refuse", "leave_out"] = "refuse"
     """What to do if a prompt and its completions may exceed engine.max_model_len. refuse: the run does not start; leave_out: such
     problems are used neither for training nor held out, and are counted."""

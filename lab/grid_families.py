@@ -11,7 +11,7 @@ from functools import cache
 from itertools import permutations
 from random import Random
 
-from sparring.problems.grids import Grid, Pair, as_grid
+from sparring.problems.grids import Grid, GridPair, as_grid
 
 SIDE, GRID_COLOURS = 3, 4
 
@@ -283,7 +283,7 @@ def _candidates() -> list[Steps]:
     ]
 
 
-def explanations(pairs: Sequence[Pair]) -> list[Recipe]:
+def explanations(pairs: Sequence[GridPair]) -> list[Recipe]:
     """Returns the recipes that turn every input into its output."""
     known = [(_as_lists(pair.input), _as_lists(pair.output)) for pair in pairs]
     return [recipe for recipe in recipes() if all(_run(recipe.steps, given) == made for given, made in known)]

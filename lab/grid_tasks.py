@@ -18,7 +18,7 @@ from lab.settings import WarmUp
 from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
 from sparring.games.programs.code_golf import CodeGolfRules
-from sparring.problems.grids import Grid, GridTask, Pair, compact_description, to_problem
+from sparring.problems.grids import Grid, GridPair, GridTask, compact_description, to_problem
 
 TRAIN_SIZE, HELD_OUT_SIZE = 200, 60
 UNSEEN_RECIPE = "unseen-recipe"
@@ -70,7 +70,7 @@ def draw_task(recipe: Recipe, task_id: str, rng: Random) -> GridTask:
     while True:
         while len(inputs) < _TRAIN_PAIRS + _TEST_PAIRS + _ARC_GEN_PAIRS:
             inputs[random_grid(rng)] = None
-        pairs = tuple(Pair(grid, recipe.apply(grid)) for grid in inputs)
+        pairs = tuple(GridPair(grid, recipe.apply(grid)) for grid in inputs)
         shown, arc_gen = pairs[:-_ARC_GEN_PAIRS], pairs[-_ARC_GEN_PAIRS:]
         unchanged = all(pair.input == pair.output for pair in shown)
         if not unchanged and explanations(shown) == [recipe]:

@@ -71,8 +71,8 @@ STRING_OPERATIONS: Mapping[str, Operation] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """A program and its output. Example: Program('a = 4\\na *= 3\\nprint(a)\\n', '12')"""
+class PrintedProgram:
+    """A program and its output. Example: PrintedProgram('a = 4\\na *= 3\\nprint(a)\\n', '12')"""
 
     source: str
     output: str
@@ -95,7 +95,7 @@ class Topic:
         return STRING_OPERATIONS if self.first.name in STRING_OPERATIONS else NUMBER_OPERATIONS
 
 
-def make_program(start: Value, operations: Sequence[Op]) -> Program:
+def make_program(start: Value, operations: Sequence[Op]) -> PrintedProgram:
     """Returns the program that applies the operations in order to `start`; the operations must be of the start value's
     type."""
     name, literal, table = (
@@ -108,16 +108,16 @@ def make_program(start: Value, operations: Sequence[Op]) -> Program:
         value = table[op.name].effect(value, op.constant)
         lines.append(table[op.name].source.format(k=op.constant))
     lines.append(f"print({name})")
-    return Program("".join(f"{line}\n" for line in lines), str(value))
+    return PrintedProgram("".join(f"{line}\n" for line in lines), str(value))
 
 
-def random_program(rng: Random, size: int) -> Program:
+def random_program(rng: Random, size: int) -> PrintedProgram:
     """Returns a program of `size` operations that prints 1 to MAX_OUTPUT characters."""
     table = STRING_OPERATIONS if rng.random() < _STRING else NUMBER_OPERATIONS
     return _drawn(table, rng, lambda: [_operation(table, name, rng) for name in _names(table, rng, size)])
 
 
-def _drawn(table: Mapping[str, Operation], rng: Random, operations: Callable[[], list[Op]]) -> Program:
+def _drawn(table: Mapping[str, Operation], rng: Random, operations: Callable[[], list[Op]]) -> PrintedProgram:
     """Draws programs until the output is neither empty nor too long."""
     while True:
         program = make_program(_start(table, rng), operations())
@@ -177,7 +177,7 @@ def _problem(topic: Topic, number: int) -> Problem:
     )
 
 
-def topic_program(topic: Topic, rng: Random, extra: float = 0.0) -> Program:
+def topic_program(topic: Topic, rng: Random, extra: float = 0.0) -> PrintedProgram:
     """Returns a program on the topic; with probability `extra` it has one more operation at its end."""
     longer = rng.random() < extra
 

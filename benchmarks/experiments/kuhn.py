@@ -40,7 +40,7 @@ SNAPSHOT_EVERY = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class KuhnSettings:
     estimator: Estimator = "rae"
     bonus: float = 0.0
     entropy: float = 0.02
@@ -150,8 +150,8 @@ class Past:
         self.played[index] += len(payoffs_N)
 
 
-class Trainer:
-    def __init__(self, settings: Settings, seed: int) -> None:
+class KuhnTrainer:
+    def __init__(self, settings: KuhnSettings, seed: int) -> None:
         self.settings = settings
         self.rng = np.random.default_rng(seed)
         self.logits = [np.zeros((len(kuhn.CARDS), 2, 2)) for _ in ROLES]
@@ -217,11 +217,11 @@ class Trainer:
         return np.split(np.array(of_all), [len(rewards[0])])
 
 
-def over_seeds(settings: Settings, seeds: Sequence[int]) -> dict[str, Interval]:
-    return intervals([Trainer(settings, seed).train() for seed in seeds])
+def over_seeds(settings: KuhnSettings, seeds: Sequence[int]) -> dict[str, Interval]:
+    return intervals([KuhnTrainer(settings, seed).train() for seed in seeds])
 
 
-def rae(settings: Settings, seeds: Sequence[int], learning_rates: Sequence[float]) -> dict[str, Any]:
+def rae(settings: KuhnSettings, seeds: Sequence[int], learning_rates: Sequence[float]) -> dict[str, Any]:
     """Returns the NashConv by bonus, learning rate and estimator."""
     arms: tuple[Estimator, ...] = ("shared", "reinforce_pp", "rae")
     figures: dict[str, Any] = {}
@@ -242,7 +242,9 @@ def rae(settings: Settings, seeds: Sequence[int], learning_rates: Sequence[float
     return figures
 
 
-def exploitability(settings: Settings, seeds: Sequence[int], entropies: Sequence[float]) -> dict[str, Any]:
+def exploitability(
+    settings: KuhnSettings, seeds: Sequence[int], entropies: Sequence[float]
+) -> dict[str, Any]:
     """Returns the NashConv by opponents and entropy bonus."""
     start = kuhn.nash_conv({name: 0.5 for role in (0, 1) for name in kuhn.information_sets(role)})
     figures: dict[str, Any] = {"uniform": start}
@@ -261,11 +263,11 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("experiment", choices=["rae", "exploitability"])
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 11)))
-    parser.add_argument("--episodes", type=int, default=Settings().episodes)
+    parser.add_argument("--episodes", type=int, default=KuhnSettings().episodes)
     parser.add_argument("--entropy", type=float, nargs="+", help="one for rae, any for exploitability")
     parser.add_argument("--learning-rate", type=float, nargs="+", help="any for rae, one for exploitability")
     options = parser.parse_args()
-    settings = Settings(episodes=options.episodes)
+    settings = KuhnSettings(episodes=options.episodes)
     if options.quick:
         settings, options.seeds = replace(settings, episodes=20_000), options.seeds[:3]
     start = time.perf_counter()

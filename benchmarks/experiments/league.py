@@ -40,7 +40,7 @@ SNAPSHOT_EVERY = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class LeagueSettings:
     game: Literal["cyclic", "transitive"] = "cyclic"
     arm: str = "self"
     learning_rate: float = 1.0
@@ -66,7 +66,7 @@ def gradient(logits: np.ndarray, actions_N: np.ndarray, payoffs_N: np.ndarray, e
     return credit - pi * credit.sum() + entropy * pi * surprise
 
 
-def train(settings: Settings, seed: int) -> dict[str, float]:
+def train(settings: LeagueSettings, seed: int) -> dict[str, float]:
     """Trains a policy and returns its exploitability: "last", the mean over the last tenth of the policies, and "mean",
     that of the mean policy of the second half."""
     payoffs, rng = GAMES[settings.game], np.random.default_rng(seed)
@@ -96,14 +96,14 @@ def train(settings: Settings, seed: int) -> dict[str, float]:
     }
 
 
-def over_seeds(settings: Settings, seeds: Sequence[int]) -> dict[str, Interval]:
+def over_seeds(settings: LeagueSettings, seeds: Sequence[int]) -> dict[str, Interval]:
     return intervals([train(settings, seed) for seed in seeds])
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 6)))
-    parser.add_argument("--updates", type=int, default=Settings().updates)
+    parser.add_argument("--updates", type=int, default=LeagueSettings().updates)
     parser.add_argument("--learning-rate", type=float, nargs="+", default=[0.3, 1.0, 3.0])
     parser.add_argument("--entropy", type=float, nargs="+", default=[0.05, 0.1, 0.2])
     options = parser.parse_args()
@@ -115,7 +115,9 @@ def main() -> None:
         rows: dict[str, list[list[object]]] = {"last": [], "mean": []}
         for rate in options.learning_rate:
             for entropy in options.entropy:
-                settings = Settings(game=game, learning_rate=rate, entropy=entropy, updates=options.updates)
+                settings = LeagueSettings(
+                    game=game, learning_rate=rate, entropy=entropy, updates=options.updates
+                )
                 found = {arm: over_seeds(replace(settings, arm=arm), options.seeds) for arm in ARMS}
                 for of, table in rows.items():
                     table.append([f"{rate:g}", f"{entropy:g}", *(found[arm][of] for arm in ARMS)])
@@ -126,7 +128,7 @@ def main() -> None:
             print_table(f"{game}: exploitability of {title}", ["learning rate", "entropy", *ARMS], rows[of])
     seconds = time.perf_counter() - start
     print(f"\n{options.updates} updates, seeds {options.seeds}, 95% intervals, {seconds:.0f} s")
-    settings = asdict(Settings(updates=options.updates))
+    settings = asdict(LeagueSettings(updates=options.updates))
     write(options.json, {**figures, "settings": settings, "seconds": seconds}, {})
 
 

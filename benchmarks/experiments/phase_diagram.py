@@ -108,7 +108,7 @@ WAYS: tuple[Callable[[Spec, Random], Input], ...] = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class PhaseSettings:
     shared: str
     numbers: str
     judged_by: str
@@ -169,7 +169,7 @@ def showing(spec: Spec) -> tuple[Input, ...]:
     return (*shown, edge_input(spec, rng))
 
 
-class Table:
+class LogitTable:
     """Logits by key, all initialised to the same values."""
 
     def __init__(self, first: Sequence[float]) -> None:
@@ -189,13 +189,17 @@ def softmax(logits: Sequence[float]) -> list[float]:
 
 
 class World:
-    def __init__(self, settings: Settings, seed: int) -> None:
-        self.settings, self.rng = settings, Random(f"{seed} {settings}")
+    def __init__(self, settings: PhaseSettings, seed: int) -> None:
+        # the figures were drawn when the class had a shorter name, which is part of their seed
+        self.settings, self.rng = (
+            settings,
+            Random(f"{seed} {settings}".replace("PhaseSettings(", "Settings(", 1)),
+        )
         specs = [spec for spec in toy_specs("train") if biting(spec)]
         self.specs = Random(f"problems {seed}").sample(specs, settings.problems)
-        self.beliefs = Table([math.log(FLAWED / (1 - FLAWED))])
+        self.beliefs = LogitTable([math.log(FLAWED / (1 - FLAWED))])
         rest = (1 - WEAK) / (len(WAYS) - 1)
-        self.ways = Table([math.log(share) for share in (WEAK, *[rest] * (len(WAYS) - 1))])
+        self.ways = LogitTable([math.log(share) for share in (WEAK, *[rest] * (len(WAYS) - 1))])
         tester, numbers = TESTERS.get(settings.judged_by), RANGES[settings.numbers]
         self.static = {
             spec: tester(spec, Random(f"tests {seed} {spec}"), numbers) for spec in self.specs if tester
@@ -293,7 +297,7 @@ def share_caught(tests: Callable[[Spec, Random, range], list[Input]], numbers: r
     return statistics.fmean(caught)
 
 
-def measured(settings: Settings, seeds: Sequence[int]) -> Interval:
+def measured(settings: PhaseSettings, seeds: Sequence[int]) -> Interval:
     found = []
     for seed in seeds:
         world = World(settings, seed)
@@ -320,7 +324,7 @@ def main() -> None:
         for arm, own in arms(span).items():
             row: list[object] = [arm]
             for shared in SHARED:
-                settings = Settings(
+                settings = PhaseSettings(
                     shared=shared, numbers=numbers, steps=options.steps, rates=tuple(options.rates), **own
                 )
                 found = measured(settings, options.seeds)

@@ -37,7 +37,7 @@ LIMITS = Limits()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class World:
+class HackingWorld:
     max_tests: int = 8
     programs: int = 4
     hard_valid: float = 0.98
@@ -54,27 +54,27 @@ class World:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Arm:
+class HackingArm:
     rules: RewardRules
     duplicates_count: bool = False
     """Whether duplicates count as valid: then there is no duplicate guard."""
-    world: World = World()
+    world: HackingWorld = HackingWorld()
 
 
 def _rules(**changed: Any) -> RewardRules:
-    return RewardRules(**{"validity_slots": World().max_tests, **changed})
+    return RewardRules(**{"validity_slots": HackingWorld().max_tests, **changed})
 
 
 ARMS = {
-    "guarded": Arm(rules=_rules()),
-    "slots 1": Arm(rules=_rules(validity_slots=1)),
-    "duplicates count": Arm(rules=_rules(), duplicates_count=True),
-    "any time-out kills": Arm(rules=_rules(kill_needs_fast_reference=1.0)),
-    "p over all tests": Arm(rules=_rules(pass_rate_over="all")),
-    "p over all, slow 0": Arm(rules=_rules(pass_rate_over="all"), world=World(slow_limit=0.0)),
-    "guarded, slow 1": Arm(rules=_rules(), world=World(slow_limit=1.0)),
-    "guarded, w .3": Arm(rules=_rules(validity_weight=0.3)),
-    "slots 1, w .3": Arm(rules=_rules(validity_weight=0.3, validity_slots=1)),
+    "guarded": HackingArm(rules=_rules()),
+    "slots 1": HackingArm(rules=_rules(validity_slots=1)),
+    "duplicates count": HackingArm(rules=_rules(), duplicates_count=True),
+    "any time-out kills": HackingArm(rules=_rules(kill_needs_fast_reference=1.0)),
+    "p over all tests": HackingArm(rules=_rules(pass_rate_over="all")),
+    "p over all, slow 0": HackingArm(rules=_rules(pass_rate_over="all"), world=HackingWorld(slow_limit=0.0)),
+    "guarded, slow 1": HackingArm(rules=_rules(), world=HackingWorld(slow_limit=1.0)),
+    "guarded, w .3": HackingArm(rules=_rules(validity_weight=0.3)),
+    "slots 1, w .3": HackingArm(rules=_rules(validity_weight=0.3, validity_slots=1)),
 }
 
 
@@ -89,7 +89,7 @@ class Suite:
 class Judge:
     """Decides the outcomes of the tests that the actions stand for."""
 
-    def __init__(self, arm: Arm, rng: np.random.Generator) -> None:
+    def __init__(self, arm: HackingArm, rng: np.random.Generator) -> None:
         self._arm, self._world, self._rng = arm, arm.world, rng
         reference_ms = arm.world.slow_reference * LIMITS.cpu_s * 1000
         self._timed_out = outcome(Verdict(status=Status.TIME_LIMIT), reference_ms, LIMITS, arm.rules)
@@ -136,7 +136,7 @@ class Judge:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class HackingSettings:
     learning_rate: float = 4.0
     batch: int = 32
     updates: int = 400
@@ -145,8 +145,8 @@ class Settings:
     """Number of suites of the last policy from which the figures are computed."""
 
 
-class Trainer:
-    def __init__(self, arm: Arm, settings: Settings, seed: int) -> None:
+class HackingTrainer:
+    def __init__(self, arm: HackingArm, settings: HackingSettings, seed: int) -> None:
         self._arm, self._settings = arm, settings
         self._rng = np.random.default_rng(seed)
         self._judge = Judge(arm, self._rng)
@@ -199,11 +199,11 @@ COLUMNS = ("validity", "duplicates", "hard", "easy", "slow", "tests", "found")
 PHASES = ("half of the programs are wrong", "then all are right")
 
 
-def over_seeds(arm: Arm, settings: Settings, seeds: Sequence[int]) -> list[dict[str, Interval]]:
+def over_seeds(arm: HackingArm, settings: HackingSettings, seeds: Sequence[int]) -> list[dict[str, Interval]]:
     """Returns the measures of each phase."""
     by_phase: list[list[dict[str, float]]] = [[], []]
     for seed in seeds:
-        trainer = Trainer(arm, settings, seed)
+        trainer = HackingTrainer(arm, settings, seed)
         for phase, wrong in enumerate((arm.world.programs // 2, 0)):
             trainer.train(wrong)
             by_phase[phase].append(trainer.measure(wrong))
@@ -213,9 +213,9 @@ def over_seeds(arm: Arm, settings: Settings, seeds: Sequence[int]) -> list[dict[
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 6)))
-    parser.add_argument("--updates", type=int, default=Settings().updates, help="of each phase")
+    parser.add_argument("--updates", type=int, default=HackingSettings().updates, help="of each phase")
     options = parser.parse_args()
-    settings = Settings(updates=options.updates)
+    settings = HackingSettings(updates=options.updates)
     if options.quick:
         options.seeds = options.seeds[:2]
     start = time.perf_counter()
@@ -235,7 +235,7 @@ def main() -> None:
     )
     write(
         options.json,
-        {**figures, "world": asdict(World()), "settings": asdict(settings), "seconds": seconds},
+        {**figures, "world": asdict(HackingWorld()), "settings": asdict(settings), "seconds": seconds},
         {},
     )
 

@@ -56,7 +56,7 @@ class Chain:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Credit:
+class StageCredit:
     """Choices and their advantages by stage; advantages are 0 in a zero-variance group."""
 
     choices: Sequence[np.ndarray]
@@ -65,7 +65,7 @@ class Credit:
     stages_sampled: int
 
 
-Sampler = Callable[[np.random.Generator, Chain, np.ndarray], Credit]
+Sampler = Callable[[np.random.Generator, Chain, np.ndarray], StageCredit]
 """Returns the credit of one step's rollouts under policies (stages x actions)."""
 
 
@@ -78,7 +78,7 @@ def sample(rng: np.random.Generator, policies_SA: np.ndarray, shape: tuple[int, 
 def trees(k: int, m: int) -> Sampler:
     """Returns a sampler in which each stage's branches start from one trunk."""
 
-    def credit(rng: np.random.Generator, chain: Chain, policies_SA: np.ndarray) -> Credit:
+    def credit(rng: np.random.Generator, chain: Chain, policies_SA: np.ndarray) -> StageCredit:
         trunk = sample(rng, policies_SA, ())
         choices, advantages = [], []
         for stage in range(STAGES):
@@ -88,7 +88,7 @@ def trees(k: int, m: int) -> Sampler:
             choices.append(rollouts_KM[:, 0, stage])
             advantages.append(_of_branches(chain.rewards(rng, rollouts_KM).tolist(), k))
         after = sum(k + k * m * (STAGES - 1 - stage) for stage in range(STAGES))
-        return Credit(
+        return StageCredit(
             choices=choices, advantages=advantages, rollouts=STAGES * k * m, stages_sampled=STAGES + after
         )
 
@@ -98,7 +98,7 @@ def trees(k: int, m: int) -> Sampler:
 def nested(k: int) -> Sampler:
     """Returns a sampler in which a node's branches are judged by all the leaves below them."""
 
-    def credit(rng: np.random.Generator, chain: Chain, policies_SA: np.ndarray) -> Credit:
+    def credit(rng: np.random.Generator, chain: Chain, policies_SA: np.ndarray) -> StageCredit:
         leaves = np.empty((*[k] * STAGES, STAGES), int)
         for stage in range(STAGES):
             branches = (*[k] * (stage + 1), *[1] * (STAGES - 1 - stage))
@@ -110,16 +110,16 @@ def nested(k: int) -> Sampler:
             advantages.append(np.concatenate([_of_branches(rewards_KM, k) for rewards_KM in nodes]))
             choices.append(leaves[..., stage].reshape(k ** (stage + 1), -1)[:, 0])
         sampled = sum(k ** (stage + 1) for stage in range(STAGES))
-        return Credit(choices=choices, advantages=advantages, rollouts=k**STAGES, stages_sampled=sampled)
+        return StageCredit(choices=choices, advantages=advantages, rollouts=k**STAGES, stages_sampled=sampled)
 
     return credit
 
 
 def broadcast(group: int) -> Sampler:
-    def credit(rng: np.random.Generator, chain: Chain, policies_SA: np.ndarray) -> Credit:
+    def credit(rng: np.random.Generator, chain: Chain, policies_SA: np.ndarray) -> StageCredit:
         choices_GS = sample(rng, policies_SA, (group,))
         advantages_G = _or_zeros(grpo(chain.rewards(rng, choices_GS).tolist()), group)
-        return Credit(
+        return StageCredit(
             choices=list(choices_GS.T),
             advantages=[advantages_G] * STAGES,
             rollouts=group,

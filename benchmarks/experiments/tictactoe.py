@@ -102,7 +102,7 @@ def policy_of(logits: np.ndarray) -> np.ndarray:
     return powers / powers.sum(-1, keepdims=True)
 
 
-class Trainer:
+class TicTacToeTrainer:
     def __init__(self, arm: Arm, seed: int, rate: float) -> None:
         self.arm, self.rate = arm, rate
         self.rng = np.random.default_rng(seed)
@@ -173,7 +173,7 @@ def outcomes(pi: np.ndarray, opponent: str) -> dict[str, float]:
 
 
 def trained(arm: Arm, seed: int, rate: float, times: Sequence[int]) -> dict[str, float]:
-    trainer, figures, done = Trainer(arm, seed, rate), dict[str, float](), 0
+    trainer, figures, done = TicTacToeTrainer(arm, seed, rate), dict[str, float](), 0
     for many in times:
         while done < many * STEPS:
             trainer.step()

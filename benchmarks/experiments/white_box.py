@@ -63,7 +63,7 @@ of as many that choose inputs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class AttackedProblem:
     """A held-out problem and wrong programs for it."""
 
     problem: Problem
@@ -153,18 +153,18 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
 
 async def make_targets(
     count: int, misconceptions: float, rules: MultistageRules, sandbox: Sandbox
-) -> list[Target]:
+) -> list[AttackedProblem]:
     """Returns the first held-out problems with wrong programs. misconceptions: probability of each misconception in a
     trace."""
     limits = rules.sandbox_limits
 
-    async def target(problem: Problem, spec: Spec) -> Target:
+    async def target(problem: Problem, spec: Spec) -> AttackedProblem:
         rng = Random(derive_seed("white box", problem.id))
         programs = {flawed_trace(spec, rng, misconceptions)[-1] for _ in range(DEMONSTRATED)}
         traces = [Mutant(source=p, operator="trace", line=0) for p in sorted(programs)]
         wrong = await non_equivalent(problem, traces, sandbox, limits=limits)
         bugs = await seeded_bugs(problem, sandbox, limits, count=2 * MUTANTS)
-        return Target(
+        return AttackedProblem(
             problem=problem,
             spec=spec,
             wrong={
@@ -183,7 +183,7 @@ Tests = list[dict[str, list[str]]]
 
 
 async def attacked_by(
-    run: Path, arm: str, options: argparse.Namespace, targets: Sequence[Target], sandbox: Sandbox
+    run: Path, arm: str, options: argparse.Namespace, targets: Sequence[AttackedProblem], sandbox: Sandbox
 ) -> dict[str, float]:
     """Attacks with the run's last discriminator: the tests of as many suites as the largest of COUNTS may take."""
     config = load_run(["--config", options.config, *ARMS[arm]])[0].to_config()
@@ -198,7 +198,7 @@ async def attacked_by(
             written = await asyncio.gather(*(game.attack(problem, player, i, program) for i in range(suites)))
             return game.tests_of([suite.artifact for suite in written], problem)
 
-        async def of_problem(target: Target) -> dict[str, list[str]]:
+        async def of_problem(target: AttackedProblem) -> dict[str, list[str]]:
             programs = [program for of_kind in target.wrong.values() for program in of_kind]
             if arm == "problem":
                 return dict.fromkeys(programs, await calls(target.problem, None))
@@ -209,8 +209,8 @@ async def attacked_by(
     return await killed(targets, tests, sandbox, rules)
 
 
-def random_tests(targets: Sequence[Target], seed: int, count: int = max(COUNTS)) -> Tests:
-    def of_problem(target: Target) -> dict[str, list[str]]:
+def random_tests(targets: Sequence[AttackedProblem], seed: int, count: int = max(COUNTS)) -> Tests:
+    def of_problem(target: AttackedProblem) -> dict[str, list[str]]:
         rng = Random(derive_seed(seed, "random tests", target.problem.id))
         blank = Spec(kind=target.spec.kind)  # without the problem's constants
         drawn = [f"f({rng.choice((bland_input, edge_input))(blank, rng)!r})" for _ in range(count)]
@@ -220,12 +220,12 @@ def random_tests(targets: Sequence[Target], seed: int, count: int = max(COUNTS))
 
 
 async def chosen_tests(
-    targets: Sequence[Target], seed: int, sandbox: Sandbox, rules: MultistageRules
+    targets: Sequence[AttackedProblem], seed: int, sandbox: Sandbox, rules: MultistageRules
 ) -> Tests:
     """Returns the best of CANDIDATES random tests against mutants, chosen one after the other."""
     game = MultistageGame(rules)
 
-    async def of_problem(target: Target, drawn: dict[str, list[str]]) -> dict[str, list[str]]:
+    async def of_problem(target: AttackedProblem, drawn: dict[str, list[str]]) -> dict[str, list[str]]:
         candidates = list(dict.fromkeys(next(iter(drawn.values()), [])))
         records = await game.judge_suites(target.problem, candidates, sandbox, target.choosing)
         kills = {
@@ -244,12 +244,12 @@ async def chosen_tests(
 
 
 async def killed(
-    targets: Sequence[Target], tests: Tests, sandbox: Sandbox, rules: MultistageRules
+    targets: Sequence[AttackedProblem], tests: Tests, sandbox: Sandbox, rules: MultistageRules
 ) -> dict[str, float]:
     """Returns the share of the wrong programs that one of the first 1, 2, 4 tests fails, by kind, over programs."""
     game = MultistageGame(rules)
 
-    async def spent(target: Target, of_problem: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    async def spent(target: AttackedProblem, of_problem: Mapping[str, Sequence[str]]) -> dict[str, int]:
         """Returns by program the number of tests until one fails it; more than there are if none does."""
         attacked: dict[tuple[str, ...], list[str]] = {}
         for program, calls in of_problem.items():

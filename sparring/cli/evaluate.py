@@ -51,6 +51,7 @@ from sparring.games.programs.code_golf import CodeGolfRules, golf_scores
 from sparring.games.programs.game import SolverGame
 from sparring.games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k, mean_of
 from sparring.problems.formats import load_written
+from sparring.problems.packages import missing_packages
 from sparring.problems.references import judge_references
 from sparring.problems.shown_tests import with_shown_tests
 from sparring.runtime.hardware import of_engine
@@ -78,7 +79,7 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
         model = open_model(find_policy(name, role, key), key)
     problems = _problems(settings, model)
     if settings.dataset is None:
-        settings = settings.model_copy(update={"dataset": f"held-out problems of {name}"})
+        settings = settings.model_copy(update={"dataset": f"held-out problems of {name}", **_read_as(model)})
     if settings.policy and (bare := next((p for p in problems if not p.evaluation_tests), None)) is not None:
         raise SparringError(
             f"{settings.dataset}: problem {bare.id} has no tests, by which programs could be judged; give --discriminator"
@@ -99,7 +100,13 @@ def evaluate(settings: EvaluateOptions) -> dict[str, Any]:
         of = partial(suites_report, settings, problems, model, game)
     with LocalSandbox(settings.sandbox, limits=limits) as sandbox:
         print(sandbox.description, flush=True)
-        found = asyncio.run(of(sandbox))
+
+        async def judged() -> dict[str, Any]:
+            if missing := await missing_packages(problems, sandbox):
+                print(missing, flush=True)
+            return await of(sandbox)
+
+        found = asyncio.run(judged())
     report = {
         "dataset": settings.dataset,
         "format": settings.format,
@@ -121,10 +128,26 @@ def _problems(settings: EvaluateOptions, model: Model | None) -> list[Problem]:
     elif model is None or (config := model.config) is None or "problems" not in config.game.uses:
         raise SparringError("--dataset is missing: the model is of no run with held-out problems")
     else:
-        problems = load_splits(config)[1]
+        problems = model.evaluated(load_splits(config)[1])
         if not problems:
             raise SparringError("--dataset is missing: the model's run holds out no problems")
     return with_shown_tests(problems[: settings.problems], settings.shown_tests)
+
+
+def _read_as(model: Model | None) -> dict[str, Any]:
+    """Returns the options by which the model's run reads its held-out problems."""
+    assert model is not None and model.config is not None
+    problems = model.config.problems
+    form, split = problems.format, problems.split
+    if problems.held_out.kind == "file":
+        form, split = problems.held_out.format or form, problems.held_out.split
+    return {
+        "format": form,
+        "split": split,
+        "fields": problems.fields if form == "fields" else {},
+        "exact_outputs": problems.exact_outputs,
+        "shown_tests": problems.shown_tests,
+    }
 
 
 # ---------------------------------------------------------------------- programs
@@ -174,7 +197,8 @@ async def programs_report(
             reports[arm] = await _judged_report(settings, problems, game, attempts, sandbox)
             if settings.ablate:  # each arm takes long: a command that is ended keeps those that are finished
                 rate = reports[arm]["scores"]["generator_pass_rate"]
-                print(f"stages {arm}: generator pass rate {rate:.3f}", flush=True)
+                shown = "none was judged" if rate is None else f"{rate:.3f}"
+                print(f"stages {arm}: generator pass rate {shown}", flush=True)
                 if settings.json_file is not None:
                     write_json(settings.json_file, {"ablation": reports})
     report = {"problems": len(problems), "stages": arms[-1], "max_tokens": max_tokens, **reports[arms[-1]]}
@@ -226,7 +250,7 @@ def _programs_report(greedy: Judged, sampled: Judged, pass_at: Sequence[int]) ->
     scores = program_scores(greedy, sampled, pass_at)
     programs = {i: program for i, (program,) in greedy.items()}
     return {
-        "scores": {**scores, "unjudged": int(scores["unjudged"])},
+        "scores": {**scores, "unjudged": int(scores["unjudged"] or 0)},
         "statuses": status_counts(greedy),
         "pass_rates": pass_rates(sampled or greedy),
         "tasks": {i: {"test_rate": p.test_rate, "status": str(p.status)} for i, p in programs.items()},

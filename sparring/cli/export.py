@@ -67,16 +67,16 @@ def export(options: argparse.Namespace) -> None:
     if options.policy not in state["versions"]:
         raise SparringError(f"--policy {options.policy}: {run} has {' and '.join(state['versions'])}")
     try:
-        card = model_card(options.policy, state, adapter=options.adapter, run=run.name)
+        game = read_section(GameRules, state["config"], "game", run)
+        card = model_card(options.policy, state, game=game, adapter=options.adapter, run=run.name)
     except KeyError as error:
         raise of_another_version(run, f"its checkpoints have no key {error.args[0]}") from None
-    staged = "stages" in read_section(GameRules, state["config"], "game", run).uses
     with whole_or_not_at_all(options.to) as draft:
         if options.adapter:
             write_adapter(source, draft, options.dtype)
         else:
             write_model(source, draft, options.dtype)
-        write_tokenizer(source, draft, staged)
+        write_tokenizer(source, draft, "stages" in game.uses)
         (draft / "README.md").write_text(card, "utf-8")
     what = "adapter" if options.adapter else "weights"
     print(f"{options.to}: {what} of {source} ({options.dtype})")

@@ -5,7 +5,7 @@
 
 DIR is a folder of the Hugging Face Hub: README.md (its card), train.jsonl (a line for each problem, in the fields of
 APPS, with all tests as asserts and the number of programs that each failed) and problems.json (the same problems for
-`problems.file`: the new tests are hidden tests). A test repeats none of the problem's own.
+`problems.file`: the new tests are hidden tests, with the problem's own). A test repeats none of the problem's baseline tests.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from sparring.core.errors import SparringError
 from sparring.core.problem import Problem
 from sparring.games.multistage.emitted import InputLimits, parse_suite
 from sparring.games.multistage.suite_statements import split_assertion
+from sparring.problems.loader import write_problems
 from sparring.tracking.runs import Row, find_run, is_suite, played
 
 Kills = Mapping[str, int]
@@ -99,8 +101,7 @@ def export_tests(options: argparse.Namespace) -> None:
     with whole_or_not_at_all(options.to) as draft:
         with (draft / "train.jsonl").open("w", encoding="utf-8") as lines:
             lines.writelines(json.dumps(row_of(problem, new)) + "\n" for problem, new in found)
-        problems = [_entry(problem, new) for problem, new in found]
-        (draft / "problems.json").write_text(json.dumps({"problems": problems}, indent=1), "utf-8")
+        write_problems(draft / "problems.json", [_harder(problem, new) for problem, new in found])
         card = _CARD.format(
             run=run.name,
             tests=tests,
@@ -176,22 +177,13 @@ def _as_json(problem: Problem, tests: Iterable[str]) -> Iterator[tuple[list[Any]
             continue
 
 
-def _entry(problem: Problem, new: Kills) -> dict[str, Any]:
-    """Returns an entry of problems.json."""
-    return {
-        "id": problem.id,
-        "description": problem.description,
-        "function_signature": problem.function_signature,
-        "baseline_tests": list(problem.baseline_asserts),
-        "hidden_tests": [*problem.baseline_asserts, *new],
-        "reference_solution": problem.in_harness(problem.reference_solution),
-        "difficulty": problem.difficulty,
-        "tags": list(problem.tags),
-    }
+def _harder(problem: Problem, new: Kills) -> Problem:
+    """Returns the problem with the new tests among the hidden ones, after its own."""
+    return replace(problem, hidden_tests=tuple(dict.fromkeys((*problem.evaluation_tests, *new))))
 
 
 def _without_own(problem: Problem, tests: Kills) -> Kills:
-    """Returns the tests that call the function with other arguments than the problem's own tests do."""
+    """Returns the tests that call the function with other arguments than the problem's baseline tests do."""
 
     def calls(test: str) -> set[str]:
         read = parse_suite(test, problem, test_format="strict", limits=InputLimits())

@@ -18,6 +18,8 @@ from sparring.core.commands import plain_endings
 from sparring.core.errors import SparringError
 from sparring.games.programs.game import SolverGame
 from sparring.problems.formats import load_dataset
+from sparring.problems.loader import ProblemFileError
+from sparring.problems.packages import missing_packages
 from sparring.problems.references import judge_references
 from sparring.runtime.logs import quiet_logs
 from sparring.runtime.problem_sets import playable, without_failing
@@ -41,11 +43,18 @@ def serve(options: OpenEnvOptions) -> None:
         from sparring.serving.openenv import environments
     except ModuleNotFoundError as error:
         raise SparringError(f"{error}: pip install openenv") from None
-    problems = load_dataset(options.dataset, options.format, fields=options.fields, split=options.split)
+    faults: list[ProblemFileError] = []
+    problems = load_dataset(
+        options.dataset, options.format, fields=options.fields, split=options.split, faults=faults
+    )
+    for fault in faults:
+        print(f"left out: {fault}", flush=True)
     problems = playable(problems, options.dataset, options.game, leave_out=True)
     limits = game.rules.sandbox_limits
     with LocalSandbox(options.sandbox, slots=options.slots, limits=limits) as sandbox:
         print(sandbox.description, flush=True)
+        if missing := asyncio.run(missing_packages(problems, sandbox)):
+            print(missing, flush=True)
         judged, failing = asyncio.run(judge_references(problems, sandbox))
         known = {problem.id: problem for problem in without_failing(judged, failing)}
         print(f"game {options.game.kind}, {len(known)} problems", flush=True)

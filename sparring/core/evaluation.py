@@ -1,6 +1,6 @@
 """The interface of a game's held-out evaluation: its settings, the play that it requests, and its scores."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Protocol, Self
@@ -60,9 +60,13 @@ class Scores:
     """Held-out scores by name, and the number by which the best checkpoint is chosen."""
 
     values: dict[str, float]
-    combined: float
+    """A mean over nothing, such as a kill rate if no program was wrong, is missing."""
+    combined: float | None
+    """None if nothing of which it is made was measured: the checkpoint is not the best then."""
     tasks: dict[str, float] = field(default_factory=dict)
     """Share of the evaluation tests that were passed, by problem, if the game has problems that can be solved."""
+    missing: tuple[str, ...] = ()
+    """Names of the game's scores that are missing."""
     programs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The greedy program, its status, and the message of the first test that it fails, by problem. For the record only."""
 
@@ -98,9 +102,27 @@ class Evaluator(Protocol):
         ...
 
 
-def mean(values: Sequence[float]) -> float:
-    """Returns the mean, or 0 if there are no values."""
-    return fmean(values) if values else 0.0
+def mean(values: Sequence[float]) -> float | None:
+    """Returns the mean, or None if there are no values."""
+    return fmean(values) if values else None
+
+
+def scores_of(
+    values: Mapping[str, float | None],
+    weights: Mapping[str, float],
+    tasks: Mapping[str, float] | None = None,
+    programs: Mapping[str, dict[str, Any]] | None = None,
+) -> Scores:
+    """Returns the scores.
+
+    Args:
+        values: None for a mean over nothing.
+        weights: the combined score is the sum of these scores, each times its weight; without those that are missing.
+    """
+    known = {name: value for name, value in values.items() if value is not None}
+    terms = [weight * known[name] for name, weight in weights.items() if name in known]
+    missing = tuple(name for name in values if name not in known)
+    return Scores(known, sum(terms) if terms else None, dict(tasks or {}), missing, dict(programs or {}))
 
 
 def hacking_alarm(gap: float | None, threshold: float) -> str | None:

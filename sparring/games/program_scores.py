@@ -83,8 +83,8 @@ def program_scores(
     greedy: Mapping[str, Sequence[JudgedProgram]],
     sampled: Mapping[str, Sequence[JudgedProgram]],
     pass_at: Sequence[int],
-) -> dict[str, float]:
-    """Returns scores by name, over problems.
+) -> dict[str, float | None]:
+    """Returns scores by name, over problems; None for a mean over nothing.
 
     generator_pass_rate: share of the greedy programs that pass every test;
     generator_test_rate: mean share of the tests that a greedy program passes;
@@ -94,16 +94,16 @@ def program_scores(
     """
     programs = [p for of_problem in (*greedy.values(), *sampled.values()) for p in of_problem]
     rates = [p.test_rate for of_problem in greedy.values() for p in of_problem if p.test_rate is not None]
-    scores = {
-        "generator_pass_rate": fmean(rate == 1.0 for rate in rates) if rates else 0.0,
-        "generator_test_rate": fmean(rates) if rates else 0.0,
+    scores: dict[str, float | None] = {
+        "generator_pass_rate": fmean(rate == 1.0 for rate in rates) if rates else None,
+        "generator_test_rate": fmean(rates) if rates else None,
         "unjudged": float(sum(p.test_rate is None for p in programs)),
     }
     if sampled:
         judged = [[p for p in of_problem if p.test_rate is not None] for of_problem in sampled.values()]
         for k in pass_at:
             counts = [(len(j), sum(p.solved for p in j)) for j in judged if len(j) >= k]
-            scores[f"pass_at_{k}"] = mean_pass_at_k(counts, k) if counts else 0.0
+            scores[f"pass_at_{k}"] = mean_pass_at_k(counts, k) if counts else None
     return scores
 
 

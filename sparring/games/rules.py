@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from sparring.core.episode import Episode, Trajectory
-from sparring.core.evaluation import EvaluationSettings, Evaluator, Scores, mean
+from sparring.core.evaluation import EvaluationSettings, Evaluator, Scores, mean, scores_of
 from sparring.core.interfaces import Game, Sandbox
 from sparring.core.play import PlayRequest
 from sparring.core.problem import Problem
@@ -154,6 +154,6 @@ class RewardEvaluator(Evaluator):
             player: [t.reward for t in attempts if t.player == player and t.reward is not None]
             for player in self._players
         }
-        values = {f"{player}_reward": mean(earned) for player, earned in rewards.items()}
+        values: dict[str, float | None] = {f"{player}_reward": mean(r) for player, r in rewards.items()}
         values["unjudged"] = float(sum(t.reward is None for t in attempts))
-        return Scores(values, values[self.shown[0]])
+        return scores_of(values, {self.shown[0]: 1.0})

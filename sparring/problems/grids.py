@@ -16,8 +16,8 @@ The difficulty of a task is a heuristic for the order of a curriculum. It is com
 """
 
 import json
-import logging
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from typing import Any, Literal, get_args
 
 from sparring.core.commands import parser_of, plain_endings
 from sparring.core.problem import Problem
-from sparring.problems.loader import ProblemFileError, read_json
+from sparring.problems.loader import ProblemFileError, attempt, read_json
 
 Grid = tuple[tuple[int, ...], ...]
 """1 to 30 rows of 1 to 30 cells, all rows of the same length. A cell is a colour from 0 to 9."""
@@ -52,11 +52,9 @@ _WEIGHTS = {
 _LEVEL_BOUNDS = (0.25, 0.35, 0.45, 0.55)
 """Minimum complexity of levels 2, 3, 4 and 5."""
 
-log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class GridPair:
     input: Grid
     output: Grid
 
@@ -66,45 +64,40 @@ class GridTask:
     """One grid task.
 
     Example:
-        GridTask("task001", train=(Pair(((0, 1),), ((1, 0),)),), test=(Pair(((2, 0),), ((0, 2),)),))
+        GridTask("task001", train=(GridPair(((0, 1),), ((1, 0),)),), test=(GridPair(((2, 0),), ((0, 2),)),))
     """
 
     id: str
-    train: tuple[Pair, ...]
-    test: tuple[Pair, ...]
-    arc_gen: tuple[Pair, ...] = ()
+    train: tuple[GridPair, ...]
+    test: tuple[GridPair, ...]
+    arc_gen: tuple[GridPair, ...] = ()
     """Further, generated pairs; plain ARC has none."""
 
     @property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[GridPair, ...]:
         return self.train + self.test + self.arc_gen
 
 
 # ---------------------------------------------------------------- files
 
 
-def load_tasks(directory_or_file: str | Path, on_error: Literal["raise", "skip"] = "raise") -> list[GridTask]:
+def load_tasks(directory_or_file: str | Path, faults: list[ProblemFileError] | None = None) -> list[GridTask]:
     """Reads the tasks of a directory's *.json files, sorted by name, or of one file. A file holds one task, whose id is the
     file's name without ".json", or tasks by id. ARC Prize's files on Kaggle, NAME_challenges.json, have the outputs of the
     tests in NAME_solutions.json.
 
     Args:
-        on_error: "skip" logs a warning for an unusable file and continues with the other files.
+        faults: if it is given, unusable files are left out, and their errors are put into it.
 
     Raises:
-        ProblemFileError: a file is unusable and on_error is "raise", or there is no usable task.
+        ProblemFileError: a file is unusable and there is no list of faults, or there is no usable task.
     """
     place = Path(directory_or_file)
     paths = sorted(place.glob("*.json")) if place.is_dir() else [place]
     paths = [path for path in paths if not (_is_of_solutions(path) and len(paths) > 1)]
     tasks = []
     for path in paths:
-        try:
-            tasks += _tasks_of(path)
-        except ProblemFileError as error:
-            if on_error == "raise":
-                raise
-            log.warning("skipped: %s", error)
+        tasks += attempt(lambda path=path: _tasks_of(path), faults) or []
     if not tasks:
         found = (
             f"none of its {len(paths)} .json files holds a usable task" if paths else "no .json file in it"
@@ -158,7 +151,7 @@ def parse_task(raw: Any, task_id: str, where: str) -> GridTask:
     return GridTask(task_id, train, test, arc_gen)
 
 
-def _pairs(raw: Any, split: Split, where: str) -> tuple[Pair, ...]:
+def _pairs(raw: Any, split: Split, where: str) -> tuple[GridPair, ...]:
     where = f"{where}: split {split!r}"
     if not isinstance(raw, list):
         raise ProblemFileError(f"{where}: expected a list of pairs, found {_shown(raw)}; write {_LAYOUT}")
@@ -167,7 +160,7 @@ def _pairs(raw: Any, split: Split, where: str) -> tuple[Pair, ...]:
     return tuple(_pair(entry, f"{where}, pair {index}") for index, entry in enumerate(raw))
 
 
-def _pair(raw: Any, where: str) -> Pair:
+def _pair(raw: Any, where: str) -> GridPair:
     if not isinstance(raw, dict):
         raise ProblemFileError(
             f'{where}: expected {{"input": grid, "output": grid}}, found {_shown(raw)}; write it so'
@@ -182,7 +175,7 @@ def _pair(raw: Any, where: str) -> Pair:
             raise ProblemFileError(f"{where}, field {field!r}: missing; add the grid")
         if fault := _grid_fault(raw[field]):
             raise ProblemFileError(f"{where}, field {field!r}: {fault}")
-    return Pair(as_grid(raw["input"]), as_grid(raw["output"]))
+    return GridPair(as_grid(raw["input"]), as_grid(raw["output"]))
 
 
 def _grid_fault(raw: Any) -> str:
@@ -307,11 +300,11 @@ def task_statistics(tasks: Sequence[GridTask]) -> dict[str, Any]:
     }
 
 
-def _is_resized(pair: Pair) -> bool:
+def _is_resized(pair: GridPair) -> bool:
     return (len(pair.input), len(pair.input[0])) != (len(pair.output), len(pair.output[0]))
 
 
-def _changed(pair: Pair) -> float:
+def _changed(pair: GridPair) -> float:
     cells = [
         before != after
         for row, wanted in zip(pair.input, pair.output, strict=True)
@@ -358,7 +351,7 @@ def to_problem(
     )
 
 
-def pair_tests(pairs: Sequence[Pair]) -> tuple[str, ...]:
+def pair_tests(pairs: Sequence[GridPair]) -> tuple[str, ...]:
     """Returns one test per pair as Python source. A program may return lists or tuples; cells are compared by ==, so True
     equals 1."""
     return tuple(
@@ -380,7 +373,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_of("sparring.problems.grids", "Statistics of grid tasks.")
     parser.add_argument("place", help="a directory of task files, or one")
     with plain_endings():
-        tasks = load_tasks(parser.parse_args(arguments).place, "skip")
+        faults: list[ProblemFileError] = []
+        tasks = load_tasks(parser.parse_args(arguments).place, faults)
+        for fault in faults:
+            print(f"left out: {fault}", file=sys.stderr)
         levels = {str(level): [t.id for t in of_level] for level, of_level in by_difficulty(tasks).items()}
         print(json.dumps({**task_statistics(tasks), "tasks_by_difficulty": levels}, indent=2))
 

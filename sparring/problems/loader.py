@@ -7,9 +7,9 @@ a user's code never runs in this process.
 import ast
 import json
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
@@ -23,6 +23,9 @@ _TESTS = ("baseline_tests", "hidden_tests")
 
 class ProblemFileError(SparringError):
     """A problem file is unusable. The message is one line: file, problem, field, what was expected, how to fix it."""
+
+    is_of_entry = False
+    """Whether one entry is at fault, and the others may be used (attempt)."""
 
 
 class _Output(BaseModel):
@@ -92,10 +95,31 @@ _EXPECTED = {
 _LAYOUT = '{"problems": [{"id": ..., "description": ..., ...}]}'
 
 
-def load_problems(path: str | Path) -> list[Problem]:
-    """Returns the file's problems, in the file's order. Raises ProblemFileError for any fault of the file."""
-    path = Path(path)
-    return [_problem(raw, index, path) for index, raw in enumerate(_raw_entries(path))]
+Made = TypeVar("Made")
+
+
+def attempt(make: Callable[[], Made], faults: list[ProblemFileError] | None) -> Made | None:
+    """Returns what `make` makes of one entry of a data set. If the entry is faulty, its ProblemFileError is raised, or, if
+    there is a list of faults, put into it, and the result is None: the entry is left out."""
+    try:
+        return make()
+    except ProblemFileError as error:
+        if faults is None:
+            error.is_of_entry = True
+            raise
+        faults.append(error)
+        return None
+
+
+def load_problems(path: str | Path, *, faults: list[ProblemFileError] | None = None) -> list[Problem]:
+    """Returns the file's problems, in the file's order. Raises ProblemFileError for any fault of the file. faults: see
+    attempt."""
+    file = Path(path)
+    read = (
+        attempt(lambda raw=raw, index=index: _problem(raw, index, file), faults)
+        for index, raw in enumerate(_raw_entries(file))
+    )
+    return [problem for problem in read if problem is not None]
 
 
 def load_to_solve(path: Path) -> tuple[list[Problem], dict[str, str]]:

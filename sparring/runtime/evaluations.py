@@ -118,6 +118,8 @@ class Evaluations:
         self._clock.lap("evaluation")
         if (name := self._settings.best_by) is None:
             return scores
+        if name in scores.missing:
+            return replace(scores, combined=None)
         if name not in scores.values:
             known = ", ".join(sorted(scores.values))
             raise SparringError(f"evaluation.best_by {name}: no score of this game; give one of {known}")

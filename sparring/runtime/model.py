@@ -28,6 +28,8 @@ from sparring.games.rules import Rules
 from sparring.runtime.architectures import unknown_to_vllm
 from sparring.runtime.start import end_token_ids, find_model, load_tokenizer
 from sparring.tracking.model_card import describe_toy, read_toy
+from sparring.tracking.rows import read_json
+from sparring.tracking.run_record import CATEGORIES
 from sparring.tracking.runs import find_run, of_another_version, read_section
 
 _MAX_TOKENS = 512
@@ -69,6 +71,13 @@ class Model:
         """Returns the parsed game config of the model's run, or None if the model is not a checkpoint of a run. Raises
         SparringError if another version of this software made the run and its config cannot be read."""
         return read_section(GameRules, self.run, "game", _run_directory(self.path)) if self.game else None
+
+    def evaluated(self, held_out: Sequence[Problem]) -> list[Problem]:
+        """Returns those of its run's held-out problems that the run evaluates: not those that it left out, since they are too
+        long or their references fail, nor those beyond evaluation.problems. Returns all of them if the run evaluates
+        nothing, or there is no run."""
+        known = read_json(_run_directory(self.path) / CATEGORIES).get("held_out") if self.run else None
+        return [problem for problem in held_out if problem.id in known] if known else list(held_out)
 
     @property
     def knows_stages(self) -> bool:

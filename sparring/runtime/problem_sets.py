@@ -29,8 +29,10 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
     settings = config.problems
     if "problems" not in config.game.uses:
         return config.game.own_problems(config.evaluation.problems or EVALUATION_PROBLEMS)
+    leaves_out = settings.failing_references == "leave_out"
+    faults: list[ProblemFileError] | None = [] if leaves_out else None
     with _key("problems.file"):
-        train = load_written(settings.file, settings)
+        train = load_written(settings.file, settings, faults=faults)
     if settings.held_out.kind == "share":
         train, held_out = split_problems(
             train, settings.held_out.fraction, least=int(config.evaluation.enabled)
@@ -45,7 +47,10 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
                 fields=fields,
                 split=settings.held_out.split,
                 exact_outputs=settings.exact_outputs,
+                faults=faults,
             )
+    if faults:
+        say(f"{len(faults)} entries that cannot be read as problems left out, such as {faults[0]}")
     known = {p.id for p in train}  # parts of a set may both count from 0
     held_out = [replace(p, id=f"{p.id}/held_out") if p.id in known else p for p in held_out]
     if settings.known_tests is not None:
@@ -60,7 +65,6 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
             ]
             for problems in (train, held_out)
         )
-    leaves_out = settings.failing_references == "leave_out"
     train = playable(train, settings.file, config.game, leave_out=leaves_out)
     held_out = playable(held_out, settings.held_out_from, config.game, leave_out=leaves_out)
     train = _learnable(_without(train, held_out, settings), settings.pass_rates)
@@ -92,6 +96,8 @@ def _key(name: str) -> Iterator[None]:
         yield
     except ProblemFileError as error:
         error.add_note(f"it is {name}")
+        if error.is_of_entry:
+            error.add_note("or leave such entries out: problems.failing_references leave_out")
         raise
 
 

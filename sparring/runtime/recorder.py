@@ -154,9 +154,10 @@ class Recorder:
         self._show.phase(f"step {step}: checkpoint")
         self.wait()
         is_best = False
-        if scores is not None and (self._best is None or scores.combined > self._best["score"]):
+        combined = scores.combined if scores is not None else None
+        if combined is not None and (self._best is None or combined > self._best["score"]):
             best_by = self._config.evaluation.best_by
-            self._best, is_best = {"score": scores.combined, "step": step, "by": best_by}, True
+            self._best, is_best = {"score": combined, "step": step, "by": best_by}, True
         state = {
             "step": step,
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

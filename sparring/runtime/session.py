@@ -27,6 +27,7 @@ from sparring.core.play import PlayRequest, PlayResult
 from sparring.core.problem import Problem
 from sparring.core.weights import Weights
 from sparring.curriculum.curriculum import Assignment
+from sparring.problems.packages import missing_packages
 from sparring.problems.references import judge_references, validate_references
 from sparring.runtime.build import credit_of, fitting
 from sparring.runtime.evaluations import Evaluations
@@ -147,6 +148,8 @@ def _judged(
 ) -> tuple[list[Problem], list[Problem]]:
     """Returns the problems whose references pass their own tests. Raises ProblemFileError if a reference fails and
     failing_references is refuse, or if no problem is left."""
+    if missing := parts.wait(missing_packages([*train, *held_out], parts.sandbox)):
+        say(missing)
     if problems.failing_references == "refuse":
         train = parts.wait(validate_references(train, parts.sandbox, problems.file))
         return train, parts.wait(validate_references(held_out, parts.sandbox, problems.held_out_from))

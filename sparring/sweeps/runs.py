@@ -11,6 +11,7 @@ import yaml
 from configs.layers import leaves
 from sparring.sweeps.spec import SPEC, Sweep, SweepError, load_sweep
 from sparring.tracking.rows import read_json, read_rows, write_json
+from sparring.tracking.run_record import CATEGORIES
 
 State = Literal["finished", "stopped", "failed", "unfinished"]
 _STOPPED, _FAILED, _RESULTS = "stopped.json", "failed.json", "training_results.json"
@@ -89,7 +90,7 @@ class RunFiles:
     @property
     def categories(self) -> Mapping[str, Any]:
         """{"held_out": {problem: tags}, "trained": tags}; empty if the run kept none."""
-        return read_json(self.directory / "categories.json")
+        return read_json(self.directory / CATEGORIES)
 
 
 def value_of(row: Mapping[str, Any], metric: str) -> float | None:

@@ -107,9 +107,12 @@ class DriverTrial(tune.Trainable):
             log = self._directory / "logs" / f"{name}.log"
             self._driven = DriverProcess(self._run, arguments, log, self._sweep.begun_in)
             rows = self._driven.rows(after)
+        was_there = False
         for row in rows:
             value = value_of(row, self._sweep.metric)
-            if value is None and row["step"] and "held_out" in row and "." not in self._sweep.metric:
+            was_there |= value is not None  # an evaluation in which nothing could be judged lacks it
+            is_due = row["step"] and "held_out" in row and "." not in self._sweep.metric
+            if value is None and is_due and not was_there:
                 raise RunFailed(
                     f"has no {self._sweep.metric}; held-out scores: {', '.join(sorted(row['held_out']))}"
                 )

@@ -7,8 +7,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from sparring.core.project_files import is_example, located
-from sparring.games import GameRules
-from sparring.tracking.runs import read_section
+from sparring.games.rules import Rules
 
 TOY = "sparring_toy"
 """Metadata key under which a toy model's card says what the model is for: {"recipe", "example", "function", "max_tokens"}, the
@@ -22,14 +21,18 @@ _LIMITS = """\
 * Nothing was trained that the reward does not measure: style, safety, speed, other programming languages."""
 
 
-def model_card(policy: str, state: Mapping[str, Any], *, adapter: bool, run: str) -> str:
-    """Returns the text of the card. state: the state of the checkpoint. Raises SparringError if its run was made by another
-    version of this software."""
+def model_card(policy: str, state: Mapping[str, Any], *, game: Rules, adapter: bool, run: str) -> str:
+    """Returns the text of the card.
+
+    Args:
+        state: the state of the checkpoint.
+        game: the game of its run.
+    """
     config = state["config"]
     of_policy, before = config[policy], state["parts"]["recorder"]["before"]
     held_out = state["row"].get("held_out") or {}
     toy: Any = read_toy(located(of_policy["model"])) if is_example(of_policy["model"]) else {}
-    own = "problems" not in read_section(GameRules, config, "game", Path(run)).uses
+    own = "problems" not in game.uses
     data_set = f"game {config['game']['kind']}" if own else config["problems"]["file"]
     data = ModelCardData(
         model_name=f"{run}-{policy}",

@@ -28,7 +28,8 @@ def learning_curves(rows: Rows, shown: Sequence[str], players: Sequence[str]) ->
     evaluations = [row for row in rows if "held_out" in row]
     for key in shown:
         points = [(row["step"], row["held_out"][key]) for row in evaluations if key in row["held_out"]]
-        held_out.plot(*zip(*points, strict=True), marker="o", label=key.replace("_", " "))
+        if points:
+            held_out.plot(*zip(*points, strict=True), marker="o", label=key.replace("_", " "))
     held_out.set(title="held out", xlabel="step", ylim=(0, max(1, held_out.get_ylim()[1])))
     for player in players:
         key = f"{player}_reward"

@@ -103,7 +103,10 @@ class Display:
         self._print(line)
 
     def scores(self, title: str, scores: Mapping[str, float], keys: Sequence[str]) -> None:
-        figures = ", ".join(f"{key.replace('_', ' ')} {scores[key]:.3f}" for key in keys)
+        figures = ", ".join(
+            f"{key.replace('_', ' ')} {scores[key]:.3f}" if key in scores else f"no {key.replace('_', ' ')}"
+            for key in keys
+        )
         self.say(f"{title}: {figures} (held out)")
 
     def summary(self, before: Mapping[str, float], after: Mapping[str, float], keys: Sequence[str]) -> None:

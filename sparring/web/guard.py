@@ -54,23 +54,24 @@ METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 HUNG_UP = Counter("sparring_http_hung_up", "Clients that hung up before their answer's end", ["path"])
 
 
-@dataclass(slots=True)
-class Bucket:
-    """A token bucket for requests. It is full at first and is refilled at a constant rate."""
+class Window:
+    """The requests of the last minute. A token bucket that is full at first would admit nearly twice the rate in the first
+    minute: its contents, and what flows in meanwhile."""
 
-    per_minute: float
-    tokens: float
-    at: float
-    """time.monotonic() of the last update."""
+    def __init__(self, per_minute: float) -> None:
+        """per_minute: at least 1; for 1.5, one request is admitted in 40 seconds."""
+        self._most = int(per_minute)
+        self._seconds = 60 * self._most / per_minute
+        self._admitted: collections.deque[float] = collections.deque()
 
     def wait_s(self, now: float) -> float:
-        """Takes a token and returns 0, or returns the seconds until the next token if there is none."""
-        self.tokens = min(self.per_minute, self.tokens + (now - self.at) * self.per_minute / 60)
-        self.at = now
-        if self.tokens >= 1:
-            self.tokens -= 1
+        """Admits a request and returns 0, or returns the seconds until the next one is admitted. now: time.monotonic()."""
+        while self._admitted and now - self._admitted[0] >= self._seconds:
+            self._admitted.popleft()
+        if len(self._admitted) < self._most:
+            self._admitted.append(now)
             return 0.0
-        return (1 - self.tokens) * 60 / self.per_minute
+        return self._admitted[0] + self._seconds - now
 
 
 @dataclass(slots=True)
@@ -113,7 +114,7 @@ class AccessMiddleware:
         self._max_body = max_body_bytes
         self._audit = open(audit_log, "a", buffering=1, encoding="utf-8") if audit_log else None  # noqa: SIM115
         self._at_once = requests_at_once
-        self._buckets: dict[str | None, Bucket] = {}
+        self._windows: dict[str | None, Window] = {}
         self._under_way: collections.Counter[str] = collections.Counter()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -202,8 +203,9 @@ class AccessMiddleware:
     def _wait_s(self, key: str | None) -> float:
         if not self._per_minute:
             return 0.0
-        now = time.monotonic()
-        return self._buckets.setdefault(key, Bucket(self._per_minute, self._per_minute, now)).wait_s(now)
+        if key not in self._windows:
+            self._windows[key] = Window(self._per_minute)
+        return self._windows[key].wait_s(time.monotonic())
 
     async def _read(self, headers: dict[bytes, bytes], receive: Receive, exchange: Exchange) -> bytes | None:
         """Returns the body, or None if it is too large."""

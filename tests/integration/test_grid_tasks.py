@@ -13,7 +13,7 @@ from sparring.core.interfaces import Sandbox
 from sparring.core.problem import Problem
 from sparring.core.verdict import Status, Verdict
 from sparring.games.programs.golf_rewards import GolfRules, fault_of, golf_reward
-from sparring.problems.grids import GridTask, Pair, pair_tests, to_problem
+from sparring.problems.grids import GridPair, GridTask, pair_tests, to_problem
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +74,14 @@ def test_references_in_every_style_pass_and_doing_nothing_does_not(sandbox: Sand
     ],
 )
 def test_what_a_pairs_test_takes(sandbox: Sandbox, program: str, status: str) -> None:
-    pair = Pair(((1, 0), (0, 1)), ((1, 0), (0, 1)))
+    pair = GridPair(((1, 0), (0, 1)), ((1, 0), (0, 1)))
     ((verdict, again),) = judge_all(sandbox, [(program, pair_tests([pair, pair]))])
     assert verdict.status == again.status == status, verdict
 
 
 def test_the_largest_task_is_judged(sandbox: Sandbox) -> None:
     grid = tuple(tuple((row * column + row) % 10 for column in range(30)) for row in range(30))
-    pair = Pair(grid, grid[::-1])
+    pair = GridPair(grid, grid[::-1])
     problem = to_problem(GridTask("large", (pair,) * 3, (pair,), (pair,) * 262))
     ((*verdicts,),) = judge_all(sandbox, [("p=lambda g:g[::-1]", all_tests(problem))])
     assert len(verdicts) == 266 and all(verdict.passed for verdict in verdicts)

@@ -20,8 +20,8 @@ from sparring.core.source import is_valid_python
 from sparring.core.verdict import Status
 from sparring.games.programs.golf_rewards import GolfRules, golf_reward, utf8_bytes
 from sparring.problems.grids import (
+    GridPair,
     GridTask,
-    Pair,
     by_difficulty,
     compact_description,
     complexity,
@@ -50,7 +50,7 @@ def grids(draw):
     return tuple(tuple(rng.randrange(colours) for _ in range(columns)) for _ in range(rows))
 
 
-pairs = st.builds(Pair, grids(), grids())
+pairs = st.builds(GridPair, grids(), grids())
 
 
 def some_pairs(least: int):
@@ -203,7 +203,7 @@ def test_a_broken_task_is_refused_whole_and_told_where(task, seed):
         with pytest.raises(ProblemFileError) as caught:
             load_tasks(folder)
         assert str(caught.value).startswith(f"{folder}/a.json: {where}")
-        assert [loaded.id for loaded in load_tasks(folder, on_error="skip")] == ["b"]
+        assert [loaded.id for loaded in load_tasks(folder, faults=[])] == ["b"]
 
 
 # R3, property 5: whatever the JSON says, it is a whole task or none.

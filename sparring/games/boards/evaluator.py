@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sparring.core.episode import Episode, Trajectory
-from sparring.core.evaluation import Evaluator, Scores, mean
+from sparring.core.evaluation import Evaluator, Scores, mean, scores_of
 from sparring.core.play import PlayRequest
 from sparring.core.problem import Problem
 from sparring.games.boards import kuhn
@@ -61,12 +61,13 @@ class MatchEvaluator(Evaluator):
         }
         values["illegal"] = mean([t.components["illegal"] for ts in by_opponent.values() for t in ts])
         if not self._probes:
-            return Scores(values, values["win_vs_random"] + 0.5 * values["draw_vs_random"])
-        values["nash_conv"] = kuhn.nash_conv(self._policies(played[1]))
-        values["exploitability"] = values["nash_conv"] / 2
-        return Scores(values, -values["nash_conv"])
+            return scores_of(values, {"win_vs_random": 1.0, "draw_vs_random": 0.5})
+        nash_conv = kuhn.nash_conv(self._policies(played[1]))
+        values |= {"nash_conv": nash_conv, "exploitability": nash_conv / 2}
+        return scores_of(values, {"nash_conv": -1.0})
 
     def _policies(self, probed: Sequence[Episode]) -> dict[str, float]:
         """Returns information set -> share of the sampled moves that bet."""
         set_of = {p.id: p.tags[1] for p in self._probes}
-        return {set_of[e.problem_id]: mean([t.components["bet"] for t in e.trajectories]) for e in probed}
+        bets = {set_of[e.problem_id]: mean([t.components["bet"] for t in e.trajectories]) for e in probed}
+        return {information_set: share or 0.0 for information_set, share in bets.items()}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 from sparring.core.episode import Episode
-from sparring.core.evaluation import Scores, mean
+from sparring.core.evaluation import Scores, mean, scores_of
 from sparring.core.interfaces import Sandbox
 from sparring.core.play import DISCRIMINATOR, GENERATOR, PlayRequest
 from sparring.core.problem import Problem
@@ -29,7 +29,8 @@ class MultistageEvaluator:
     test_validity: mean validity of the suites, as in the reward;
     kill_rate: share of the pairs (suite, wrong program of the bank) in which the suite kills the program, as in the reward;
     with game.attack program, a suite is paired only with the program that it was written against;
-    unjudged: number of programs, suites and pairs that the sandbox could not judge. The combined score, by which the
+    unjudged: number of programs, suites and pairs that the sandbox could not judge. A mean over nothing is missing (no kill
+    rate if the bank has no wrong program). The combined score, by which the
     best checkpoint is chosen, is 0.7 * generator_pass_rate + 0.3 * test_validity.
     """
 
@@ -108,8 +109,8 @@ class MultistageEvaluator:
             "kill_rate": mean([float(k) for k in killed if k is not None]),
             "unjudged": float(len(judged) - len(rates) + killed.count(None) + len(suites) - len(validities)),
         }
-        combined = 0.7 * values["generator_pass_rate"] + 0.3 * values["test_validity"]
-        return Scores(values, combined, tasks, {i: asdict(program) for i, program in judged.items()})
+        weights = {"generator_pass_rate": 0.7, "test_validity": 0.3}
+        return scores_of(values, weights, tasks, {i: asdict(program) for i, program in judged.items()})
 
     async def _kills(self, problem: Problem, episode: Episode, wrong: Sequence[str]) -> list[bool | None]:
         """Returns for each pair (suite, wrong program) whether the suite kills the program; None if the sandbox could not

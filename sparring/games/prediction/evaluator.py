@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sparring.core.episode import Episode
-from sparring.core.evaluation import Scores, mean
+from sparring.core.evaluation import Scores, mean, scores_of
 from sparring.core.play import PlayRequest
 from sparring.core.problem import Problem
 from sparring.games.prediction.rules import AUTHOR, OPPONENT
@@ -58,7 +58,7 @@ class PredictionEvaluator:
                 sum(t.reward is None for t in fresh) + sum(map(len, bank.values())) - len(of_bank)
             ),
         }
-        return Scores(values, (values["author_valid"] + values["opponent_predicts_bank"]) / 2)
+        return scores_of(values, {"author_valid": 0.5, "opponent_predicts_bank": 0.5})
 
     def _request(self, name: str, attempts: Mapping[str, int]) -> PlayRequest:
         return PlayRequest(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from sparring.core.episode import Episode, Trajectory
-from sparring.core.evaluation import EvaluationSettings, Evaluator, Scores, mean
+from sparring.core.evaluation import EvaluationSettings, Evaluator, Scores, mean, scores_of
 from sparring.core.interfaces import Sandbox
 from sparring.core.play import GENERATOR, PlayRequest
 from sparring.core.problem import Problem
@@ -47,16 +47,16 @@ class SolverEvaluator(Evaluator):
     async def scores(self, played: Sequence[Sequence[Episode]], bank: None) -> Scores:
         """See Evaluator."""
         trajectories, *samples = ([t for e in episodes for t in e.trajectories] for episodes in played)
-        reward = _mean_reward(trajectories)
         greedy, *sampled = await asyncio.gather(*(self._judged(episodes) for episodes in played))
         values = program_scores(greedy, sampled[0] if sampled else {}, self._pass_at)
-        values |= {"reward": reward} | _components(trajectories)
+        values |= {"reward": _mean_reward(trajectories)} | _components(trajectories)
         if samples:
             values["sampled_reward"] = _mean_reward(samples[0])
         if (gap := await self._gap(greedy)) is not None:
             values["proxy_gold_gap"] = gap
         tasks = {i: p.test_rate for i, (p,) in greedy.items() if p.test_rate is not None}
-        return Scores(values, reward, tasks, {i: asdict(p) for i, (p,) in greedy.items()})
+        programs = {i: asdict(p) for i, (p,) in greedy.items()}
+        return scores_of(values, {"reward": 1.0}, tasks, programs)
 
     async def _judged(self, episodes: Sequence[Episode]) -> dict[str, list[JudgedProgram]]:
         """Judges the programs of the episodes. The result is by problem id."""
@@ -102,11 +102,11 @@ def proxy_gold_gap(training: Sequence[float | None], hidden: Sequence[float | No
     return sum(gaps) / len(gaps) if gaps else None
 
 
-def _mean_reward(trajectories: Sequence[Trajectory]) -> float:
+def _mean_reward(trajectories: Sequence[Trajectory]) -> float | None:
     return mean([t.reward for t in trajectories if t.reward is not None])
 
 
-def _components(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+def _components(trajectories: Sequence[Trajectory]) -> dict[str, float | None]:
     """Returns the mean of each component of the reward over the judged attempts; a missing component counts as 0."""
     judged = [t for t in trajectories if t.reward is not None]
     names = dict.fromkeys(name for t in judged for name in t.components)

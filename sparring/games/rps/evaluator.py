@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sparring.core.episode import Episode
-from sparring.core.evaluation import Scores, mean
+from sparring.core.evaluation import Scores, mean, scores_of
 from sparring.core.problem import Problem
 from sparring.games.rps.payoffs import MOVES, exploitability
 from sparring.games.rules import SEATS, RewardEvaluator
@@ -32,7 +32,8 @@ class MixtureEvaluator(RewardEvaluator):
         """See Evaluator."""
         attempts = [t for episodes in played for episode in episodes for t in episode.trajectories]
         values = {name: mean([t.components[name] for t in attempts]) for name in (*MOVES, "illegal")}
-        legal = sum(values[move] for move in MOVES)
-        mixture = {move: values[move] / legal if legal else 1 / len(MOVES) for move in MOVES}
-        values["exploitability"] = exploitability(mixture)
-        return Scores(values, -values["exploitability"])
+        shares = {move: values[move] or 0.0 for move in MOVES}
+        legal = sum(shares.values())
+        mixture = {move: share / legal if legal else 1 / len(MOVES) for move, share in shares.items()}
+        values["exploitability"] = exploitability(mixture) if attempts else None
+        return scores_of(values, {"exploitability": -1.0})

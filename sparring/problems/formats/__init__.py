@@ -5,6 +5,7 @@ If a data set has public and private tests, the public ones are `baseline_tests`
 holds all of them. Reading only checks what can be checked without running code; sparring/problems/references.py runs the solutions.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -27,11 +28,18 @@ from sparring.problems.formats.ult import ult
 from sparring.problems.grids import load_tasks, to_problem
 from sparring.problems.loader import ProblemFileError, load_problems
 
+log = logging.getLogger(__name__)
 
-def grids(path: Path, *, hold_out_arc_gen: bool = False) -> list[Problem]:
+
+def grids(
+    path: Path, *, hold_out_arc_gen: bool = False, faults: list[ProblemFileError] | None = None
+) -> list[Problem]:
     """Reads taskNNN.json of the code golf competition or ARC: one file, or a directory of files. Faulty files of a directory
-    are logged and left out. hold_out_arc_gen: see to_problem."""
-    tasks = load_tasks(path, "skip" if path.is_dir() else "raise")
+    are left out, and logged if there is no list of faults. hold_out_arc_gen: see to_problem. faults: see loader.attempt."""
+    left_out: list[ProblemFileError] = []
+    tasks = load_tasks(path, left_out if faults is None and path.is_dir() else faults)
+    for fault in left_out:
+        log.warning("left out: %s", fault)
     return [to_problem(task, _SHOWN_PAIRS, hold_out_arc_gen=hold_out_arc_gen) for task in tasks]
 
 
@@ -68,6 +76,7 @@ def load_dataset(
     fields: Mapping[str, str] | None = None,
     split: str | None = None,
     exact_outputs: bool = False,
+    faults: list[ProblemFileError] | None = None,
 ) -> list[Problem]:
     """Returns the data set's problems, in the data set's order.
 
@@ -80,10 +89,12 @@ def load_dataset(
             does (outputs.py).
         split: for files of "mbpp" (SPLITS), for "q" ("train", "test"), and for data sets on the hub; None takes all or, on the
             hub, the only one, or "train".
+        faults: if it is given, entries that cannot be read as problems are left out, and their errors are put into it, unless
+            no problem is left.
 
     Raises:
-        ProblemFileError: the data set is unusable. The message is one line: file, entry, field, what was expected, how to
-            fix it.
+        ProblemFileError: the data set is unusable, or it has a faulty entry that is not left out. The message is one line: file,
+            entry, field, what was expected, how to fix it.
     """
     path = located(path)
     if format not in FORMATS:
@@ -99,8 +110,12 @@ def load_dataset(
     on_hub = format not in _OF_PATHS and is_on_hub(path)
     if split is not None and not on_hub:
         options["split"] = _checked_split(path, format, split)
-    rows = path if format in _OF_PATHS else entries(path, format, split)
-    problems = FORMATS[format](rows, **options)
+    if format in _OF_PATHS:
+        problems = FORMATS[format](path, faults=faults, **options)
+    else:
+        problems = FORMATS[format](entries(path, format, split, faults), **options)
+    if faults and not problems:
+        raise faults[0]
     if exact_outputs:
         problems = exact(problems)
     if not problems:
@@ -128,9 +143,18 @@ class FormatOptions(Protocol):
     def exact_outputs(self) -> bool: ...
 
 
-def load_written(path: str | Path, how: FormatOptions) -> list[Problem]:
+def load_written(
+    path: str | Path, how: FormatOptions, *, faults: list[ProblemFileError] | None = None
+) -> list[Problem]:
     """Calls load_dataset with the format of `how`."""
-    return load_dataset(path, how.format, fields=how.fields, split=how.split, exact_outputs=how.exact_outputs)
+    return load_dataset(
+        path,
+        how.format,
+        fields=how.fields,
+        split=how.split,
+        exact_outputs=how.exact_outputs,
+        faults=faults,
+    )
 
 
 def _checked_split(path: Path, format: str, split: str) -> str:

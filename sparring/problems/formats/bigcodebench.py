@@ -6,11 +6,11 @@ from pydantic import Field
 
 from sparring.core.problem import Problem
 from sparring.problems.formats.humaneval import checked_signature, helpers
-from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.records import Entry, Record, problems_of
 from sparring.problems.formats.sources import unix_lines
 
 
-class _Task(Record):
+class _BigCodeBenchRecord(Record):
     task_id: str = Field(min_length=1, description='the task\'s id, such as "BigCodeBench/0"')
     instruct_prompt: str = Field(min_length=1, description="the task in words")
     code_prompt: str = Field(min_length=1, description="the program's imports and the function's head")
@@ -25,10 +25,10 @@ def bigcodebench(rows: Iterable[Entry]) -> list[Problem]:
 
     Raises ProblemFileError.
     """
-    return [_problem(entry, entry.validated(_Task)) for entry in rows]
+    return problems_of(rows, lambda entry: _problem(entry, entry.validated(_BigCodeBenchRecord)))
 
 
-def _problem(entry: Entry, task: _Task) -> Problem:
+def _problem(entry: Entry, task: _BigCodeBenchRecord) -> Problem:
     prompt = unix_lines(task.code_prompt)
     solution = prompt + unix_lines(task.canonical_solution)
     return Problem(

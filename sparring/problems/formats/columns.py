@@ -9,7 +9,7 @@ from typing import Any
 
 from sparring.core.problem import Problem
 from sparring.core.source import parse, unchecked
-from sparring.problems.formats.records import Entry
+from sparring.problems.formats.records import Entry, problems_of
 from sparring.problems.formats.sources import signature_under_test
 from sparring.problems.loader import ProblemFileError, kind_of
 
@@ -29,7 +29,7 @@ def columns(rows: Iterable[Entry], *, fields: Mapping[str, str]) -> list[Problem
 
     Raises ProblemFileError.
     """
-    return [_problem(entry, fields) for entry in rows]
+    return problems_of(rows, lambda entry: _problem(entry, fields))
 
 
 def check_fields(path: Path, fields: Mapping[str, str]) -> None:

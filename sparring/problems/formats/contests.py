@@ -10,6 +10,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from pydantic import AliasChoices, Field
 from sparring.core.problem import Problem
 from sparring.core.verdict import Test
 from sparring.problems.formats.outputs import AppsTest, CodeContestsTest
-from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.records import Entry, Record, problems_of
 from sparring.problems.formats.sources import (
     HARNESS_IMPORTS,
     call_test,
@@ -77,39 +78,19 @@ def code_contests(rows: Iterable[Entry]) -> list[Problem]:
 
     Raises ProblemFileError.
     """
-    problems, sources, with_files = [], [], 0
-    for entry in rows:
+    sources, with_files = [], 0
+
+    def convert(entry: Entry) -> Problem | None:
+        nonlocal with_files
         contest = entry.validated(_Contest)
         if contest.input_file or contest.output_file:
             with_files += 1
-            continue
+            return None
+        problem = _contest_problem(entry, contest)
         sources.append(contest.source)
-        public = _output_tests(entry, "public_tests", contest.public_tests)
-        others = [
-            *_output_tests(entry, "private_tests", contest.private_tests),
-            *_output_tests(entry, "generated_tests", contest.generated_tests),
-        ]
-        right = python_solutions(_sources(entry, "solutions", contest.solutions))
-        duration = contest.time_limit
-        cpu_s = duration.seconds + duration.nanos / 1e9 if isinstance(duration, _Duration) else duration
-        memory_mb = (contest.memory_limit_bytes or 0) / 2**20
-        problems.append(
-            Problem(
-                id=f"code_contests/{contest.name}",
-                description=contest.description.strip(),
-                function_signature="",
-                baseline_tests=tuple(public),
-                reference_solution=right[0] if right else "",
-                difficulty=contest.difficulty,
-                tags=tuple(tag for tag in contest.cf_tags if tag),
-                hidden_tests=tuple(public + others) if others else (),
-                limits=limits_for(public + others, cpu_s, memory_mb),
-                other_solutions=right[1:],
-                wrong_solutions=python_solutions(
-                    _sources(entry, "incorrect_solutions", contest.incorrect_solutions)
-                ),
-            )
-        )
+        return problem
+
+    problems = problems_of(rows, convert)
     if with_files:
         log.warning("code_contests: %d problems want files: left out", with_files)
     times = Counter(problem.id for problem in problems)
@@ -117,6 +98,32 @@ def code_contests(rows: Iterable[Entry]) -> list[Problem]:
         if times[problem.id] > 1:  # two sources may use the same name for different problems
             problems[place] = replace(problem, id=f"{problem.id} (source {sources[place]})")
     return with_tests(problems, "code_contests")
+
+
+def _contest_problem(entry: Entry, contest: _Contest) -> Problem:
+    public = _output_tests(entry, "public_tests", contest.public_tests)
+    others = [
+        *_output_tests(entry, "private_tests", contest.private_tests),
+        *_output_tests(entry, "generated_tests", contest.generated_tests),
+    ]
+    right = python_solutions(_sources(entry, "solutions", contest.solutions))
+    wrong = python_solutions(_sources(entry, "incorrect_solutions", contest.incorrect_solutions))
+    duration = contest.time_limit
+    cpu_s = duration.seconds + duration.nanos / 1e9 if isinstance(duration, _Duration) else duration
+    memory_mb = (contest.memory_limit_bytes or 0) / 2**20
+    return Problem(
+        id=f"code_contests/{contest.name}",
+        description=contest.description.strip(),
+        function_signature="",
+        baseline_tests=tuple(public),
+        reference_solution=right[0] if right else "",
+        difficulty=contest.difficulty,
+        tags=tuple(tag for tag in contest.cf_tags if tag),
+        hidden_tests=tuple(public + others) if others else (),
+        limits=limits_for(public + others, cpu_s, memory_mb),
+        other_solutions=right[1:],
+        wrong_solutions=wrong,
+    )
 
 
 def _output_tests(entry: Entry, field: str, cases: _Cases) -> list[Test]:
@@ -147,14 +154,16 @@ def with_tests(problems: Sequence[Problem], format: str) -> list[Problem]:
 # ------------------------------------------------------------ APPS and TACO
 
 
-class _Question(Record):
+class _AppsRecord(Record):
     problem_id: int | str | None = Field(
         default=None, validation_alias=AliasChoices("problem_id", "id"), description="the problem's number"
     )
     question: str = Field(description="the problem's text")
-    solutions: str = Field(default="", description='a JSON list of sources, or ""')
+    solutions: str | list[str] = Field(default="", description='a JSON list of sources, or ""')
     starter_code: str | None = Field(default="", description='the head of the function, or ""')
-    input_output: str = Field(default="", description='JSON {"inputs", "outputs"[, "fn_name"]}, or ""')
+    input_output: str | dict[str, Any] = Field(
+        default="", description='JSON {"inputs", "outputs"[, "fn_name"]}, or ""'
+    )
     difficulty: str | int = Field(default="unknown", description='a word, such as "introductory"')
     tags: str | list[str] | None = Field(default=None, description="a list of words, or its Python repr")
     time_limit: str | None = Field(default=None, description='words such as "2.0 seconds"')
@@ -166,19 +175,22 @@ def apps(rows: Iterable[Entry]) -> list[Problem]:
     a function, programs get the imports of LeetCode.
 
     Raises ProblemFileError."""
-    return with_tests([_problem(e, e.validated(_Question)) for e in rows], "apps")
+    return with_tests(problems_of(rows, _problem), "apps")
 
 
 def taco(rows: Iterable[Entry]) -> list[Problem]:
     """Reads TACO in the same way as `apps`. If a problem has no id, its id is its place in the file. Raises
     ProblemFileError."""
-    return with_tests([_problem(e, e.validated(_Question)) for e in rows], "taco")
+    return with_tests(problems_of(rows, _problem), "taco")
 
 
-def _problem(entry: Entry, question: _Question) -> Problem:
+def _problem(entry: Entry) -> Problem:
+    question = entry.validated(_AppsRecord)
     number = entry.index if question.problem_id is None else question.problem_id
     name, tests = _tests(entry, question.input_output)
-    solutions = entry.json("solutions", question.solutions, "a list") if question.solutions.strip() else []
+    written = question.solutions
+    is_empty = isinstance(written, str) and not written.strip()
+    solutions = [] if is_empty else entry.json("solutions", written, "a list")
     if not isinstance(solutions, list) or not all(isinstance(source, str) for source in solutions):
         raise entry.fault("solutions", f"JSON of {kind_of(solutions)}", "a JSON list of sources")
     right = python_solutions(solutions)
@@ -205,21 +217,21 @@ def _problem(entry: Entry, question: _Question) -> Problem:
     )
 
 
-def _tests(entry: Entry, text: str) -> tuple[str | None, list[Test]]:
+def _tests(entry: Entry, text: str | dict[str, Any]) -> tuple[str | None, list[Test]]:
     """Returns (name of the function that the tests call, or None for a whole program; the tests). Returns no tests if one of
     them contains an integer that is too long to read (sparring/core/__init__.py), or an input that is no list of arguments."""
     expected = 'JSON {"inputs": [...], "outputs": [as many][, "fn_name"]}'
-    if not text.strip():
+    if isinstance(text, str) and not text.strip():
         return None, []
     try:
-        cases = json.loads(text)
+        cases = json.loads(text) if isinstance(text, str) else text
     except (json.JSONDecodeError, RecursionError):
         raise entry.fault("input_output", "not valid JSON", expected) from None
     except ValueError:
         return None, []
     if not isinstance(cases, dict):
         raise entry.fault("input_output", f"JSON of {kind_of(cases)}", expected)
-    inputs, outputs, name = cases.get("inputs", []), cases.get("outputs", []), cases.get("fn_name")
+    inputs, outputs, name = cases.get("inputs") or [], cases.get("outputs") or [], cases.get("fn_name")
     if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
         raise entry.fault("input_output", "inputs and outputs are no lists of one length", expected)
     pairs = zip(inputs, outputs, strict=True)
@@ -227,7 +239,20 @@ def _tests(entry: Entry, text: str) -> tuple[str | None, list[Test]]:
         return None, [AppsTest(stdin=_text(i), stdout=_text(o)) for i, o in pairs]
     if not all(isinstance(arguments, list) for arguments in inputs):
         return name, []  # some of TACO's rows have code there
-    return name, [call_test(name, i, [o, *o[:1]] if isinstance(o, list) else [o]) for i, o in pairs]
+    return name, [
+        call_test(name, _with_numbers(i), [o, *o[:1]] if isinstance(o, list) else [o]) for i, o in pairs
+    ]
+
+
+def _with_numbers(arguments: Sequence[Any]) -> list[Any]:
+    """Returns the arguments of a call as the data sets' own testers pass them: JSON has turned the whole numbers that were
+    keys of the first one into strings. What a program returns is compared as JSON (call_test), so its keys need no mending.
+    """
+    first, *others = arguments or [None]
+    if isinstance(first, dict):
+        with suppress(ValueError):
+            return [{int(key): value for key, value in first.items()}, *others]
+    return [*arguments]
 
 
 def _text(value: Any) -> str:

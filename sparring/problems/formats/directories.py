@@ -12,7 +12,7 @@ from pathlib import Path
 from sparring.core.problem import Problem
 from sparring.core.verdict import OutputTest, Verdict
 from sparring.problems.formats.sources import limits_for
-from sparring.problems.loader import ProblemFileError
+from sparring.problems.loader import ProblemFileError, attempt
 
 _EXTENSIONS = {"q": "q", "lua": "lua", "bash": "sh", "javascript": "js", "c": "c"}
 """File extension by language. A problem's language is the first one in this order in which it has a solution."""
@@ -32,8 +32,11 @@ def _answer(text: str) -> str:
     return "" if text == '""' else text
 
 
-def directories(path: Path, *, split: str | None = None) -> list[Problem]:
+def directories(
+    path: Path, *, split: str | None = None, faults: list[ProblemFileError] | None = None
+) -> list[Problem]:
     """Returns the problems of a directory, sorted by name. If the directory holds `train` and `test`, `split` chooses one.
+    faults: see loader.attempt.
 
     Raises ProblemFileError.
     """
@@ -49,10 +52,11 @@ def directories(path: Path, *, split: str | None = None) -> list[Problem]:
             f"{path}: has no directory {split!r}; leave out the split, or correct the path"
         )
     root = path / split if split in parts else path
-    problems = [_problem(folder) for folder in sorted(root.iterdir()) if folder.is_dir()]
-    if not problems:
+    folders = [folder for folder in sorted(root.iterdir()) if folder.is_dir()]
+    if not folders:
         raise ProblemFileError(f"{root}: holds no problems; give a directory with one directory per problem")
-    return problems
+    read = (attempt(lambda folder=folder: _problem(folder), faults) for folder in folders)
+    return [problem for problem in read if problem is not None]
 
 
 def _problem(folder: Path) -> Problem:

@@ -20,7 +20,7 @@ from pydantic import Field
 from sparring.core.problem import Problem
 from sparring.core.source import literal
 from sparring.problems.formats.humaneval import Task, check_test, checked_signature, helpers
-from sparring.problems.formats.records import Entry
+from sparring.problems.formats.records import Entry, problems_of
 from sparring.problems.formats.sources import parse_python
 
 _PER_TEST = 10
@@ -44,13 +44,13 @@ class _HumanEvalPlus(_Plus):
 
 def mbpp_plus(rows: Iterable[Entry]) -> list[Problem]:
     """Reads MBPP+. The baseline tests are the asserts of `assertion`. Raises ProblemFileError."""
-    return [_mbpp_problem(entry, entry.validated(_MbppPlus)) for entry in rows]
+    return problems_of(rows, lambda entry: _mbpp_problem(entry, entry.validated(_MbppPlus)))
 
 
 def humaneval_plus(rows: Iterable[Entry]) -> list[Problem]:
     """Reads HumanEval+. The baseline test is HumanEval's own test if the file has it; else the base inputs are the baseline
     tests. Raises ProblemFileError."""
-    return [_humaneval_problem(entry, entry.validated(_HumanEvalPlus)) for entry in rows]
+    return problems_of(rows, lambda entry: _humaneval_problem(entry, entry.validated(_HumanEvalPlus)))
 
 
 def _mbpp_problem(entry: Entry, task: _MbppPlus) -> Problem:

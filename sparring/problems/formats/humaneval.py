@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pydantic import Field
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.records import Entry, Record, problems_of
 from sparring.problems.formats.sources import parse_python, signature_of
 
 
@@ -25,7 +25,7 @@ class _Tested(Task):
 
 def humaneval(rows: Iterable[Entry]) -> list[Problem]:
     """Reads HumanEval. The description is the unchanged prompt, which is Python source. Raises ProblemFileError."""
-    return [_problem(entry, entry.validated(_Tested)) for entry in rows]
+    return problems_of(rows, lambda entry: _problem(entry, entry.validated(_Tested)))
 
 
 def _problem(entry: Entry, task: _Tested) -> Problem:

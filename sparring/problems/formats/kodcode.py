@@ -8,17 +8,17 @@ from typing import TypeGuard
 from pydantic import AliasChoices, Field
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.records import Entry, Record, problems_of
 from sparring.problems.formats.sources import parse_python, signature_of, signature_under_test, unix_lines
 
 log = logging.getLogger(__name__)
 
 
-class _Function(Record):
+class _TestedFunction(Record):
     function_name: str = Field(default="", description="the function's name")
 
 
-class _Question(Record):
+class _KodCodeRecord(Record):
     question_id: str = Field(min_length=1, description='the question\'s id, such as "Prefill_1_I"')
     question: str = Field(min_length=1, description="the question's text")
     solution: str = Field(min_length=1, description="the reference solution")
@@ -27,7 +27,7 @@ class _Question(Record):
         validation_alias=AliasChoices("test", "test_code"),
         description="a module of pytest functions",
     )
-    test_info: list[_Function] = Field(default=[], description='a list of {"function_name"}')
+    test_info: list[_TestedFunction] = Field(default=[], description='a list of {"function_name"}')
     gpt_difficulty: str = Field(default="unknown", description='a word, such as "easy"')
     subset: str = Field(default="", description="the part of the data set")
 
@@ -39,7 +39,7 @@ def kodcode(rows: Iterable[Entry]) -> list[Problem]:
 
     Raises ProblemFileError.
     """
-    problems = [_problem(entry, entry.validated(_Question)) for entry in rows]
+    problems = problems_of(rows, lambda entry: _problem(entry, entry.validated(_KodCodeRecord)))
     kept = [problem for problem in problems if problem.baseline_tests]
     if len(kept) < len(problems):
         log.warning(
@@ -50,7 +50,7 @@ def kodcode(rows: Iterable[Entry]) -> list[Problem]:
     return kept
 
 
-def _problem(entry: Entry, question: _Question) -> Problem:
+def _problem(entry: Entry, question: _KodCodeRecord) -> Problem:
     solution = unix_lines(question.solution)
     if parse_python(solution) is None:
         raise entry.fault("solution", "not valid Python", "the reference solution")

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_valid
 from sparring.core.problem import Problem
 from sparring.core.verdict import Test
 from sparring.problems.formats.outputs import LiveCodeBenchTest
-from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.records import Entry, Record, problems_of
 from sparring.problems.formats.sources import (
     HARNESS_IMPORTS,
     call_test,
@@ -32,7 +32,7 @@ _CPU_S = 6.0
 _CASES = 'a JSON list of {"input", "output", "testtype": "stdin" or "functional"}'
 
 
-class _Question(Record):
+class _LiveCodeBenchRecord(Record):
     question_id: str = Field(min_length=1, description='the question\'s id, such as "abc301_a"')
     question_title: str = Field(description="the question's title")
     question_content: str = Field(min_length=1, description="the question's text")
@@ -46,9 +46,9 @@ class _Question(Record):
     contest_date: str = Field(default="", description='an ISO date, such as "2023-05-13T00:00:00"')
     starter_code: str = Field(default="", description="the head of the function, or nothing")
     difficulty: str = Field(default="unknown", description='a word, such as "easy"')
-    public_test_cases: str = Field(description=_CASES)
-    private_test_cases: str = Field(description=f"{_CASES}, perhaps packed")
-    metadata: str = Field(default="{}", description='JSON such as {"func_name": "solve"}')
+    public_test_cases: str | list[Any] = Field(description=_CASES)
+    private_test_cases: str | list[Any] = Field(description=f"{_CASES}, perhaps packed")
+    metadata: str | dict[str, Any] = Field(default="{}", description='JSON such as {"func_name": "solve"}')
 
 
 class _Case(BaseModel):
@@ -66,10 +66,10 @@ def livecodebench(rows: Iterable[Entry]) -> list[Problem]:
 
     The tags are the platform and the day of the contest. Raises ProblemFileError.
     """
-    return [_problem(entry, entry.validated(_Question)) for entry in rows]
+    return problems_of(rows, lambda entry: _problem(entry, entry.validated(_LiveCodeBenchRecord)))
 
 
-def _problem(entry: Entry, question: _Question) -> Problem:
+def _problem(entry: Entry, question: _LiveCodeBenchRecord) -> Problem:
     metadata = entry.json("metadata", question.metadata, 'JSON such as {"func_name": "solve"}')
     name = metadata.get("func_name") if isinstance(metadata, dict) else None
     public, private = (
@@ -109,14 +109,14 @@ def _test(entry: Entry, field: str, case: _Case, name: str | None) -> Test:
     )
 
 
-def _cases(entry: Entry, field: str, text: str) -> list[_Case]:
-    """Returns the test cases of a field. It holds JSON, or, as for most private tests, base64 of a compressed pickle of a
+def _cases(entry: Entry, field: str, text: str | list[Any]) -> list[_Case]:
+    """Returns the test cases of a field. It holds a list, JSON, or, as for most private tests, base64 of a compressed pickle of a
     string of JSON."""
     try:
-        value = parse_json(text)
+        value = parse_json(text) if isinstance(text, str) else text
     except json.JSONDecodeError:
         try:
-            unpacked = unpickled_text(zlib.decompress(base64.b64decode(text, validate=True)))
+            unpacked = unpickled_text(zlib.decompress(base64.b64decode(str(text), validate=True)))
         except (ValueError, zlib.error, pickle.UnpicklingError) as error:
             raise entry.fault(field, f"cannot be unpacked ({error})", _CASES) from None
         value = entry.json(field, unpacked, _CASES)

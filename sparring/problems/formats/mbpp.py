@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pydantic import AliasChoices, Field
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.records import Entry, Record, problems_of
 from sparring.problems.formats.sources import parse_python, signature_under_test, unix_lines
 
 SPLITS = {
@@ -17,7 +17,7 @@ SPLITS = {
 """Task ids of the official splits."""
 
 
-class _Task(Record):
+class _MbppRecord(Record):
     task_id: int = Field(description="the task's number")
     text: str = Field(
         min_length=1,
@@ -41,11 +41,15 @@ def mbpp(rows: Iterable[Entry], *, split: str | None = None) -> list[Problem]:
 
     Raises ProblemFileError.
     """
-    tasks = [(entry, entry.validated(_Task)) for entry in rows]
-    return [_problem(entry, task) for entry, task in tasks if split is None or task.task_id in SPLITS[split]]
+
+    def convert(entry: Entry) -> Problem | None:
+        task = entry.validated(_MbppRecord)
+        return _problem(entry, task) if split is None or task.task_id in SPLITS[split] else None
+
+    return problems_of(rows, convert)
 
 
-def _problem(entry: Entry, task: _Task) -> Problem:
+def _problem(entry: Entry, task: _MbppRecord) -> Problem:
     code = unix_lines(task.code)
     if parse_python(code) is None:
         raise entry.fault("code", "not valid Python", "the reference solution")

@@ -6,23 +6,29 @@ import importlib
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from sparring.problems.loader import ProblemFileError, kind_of, parse_json
+from sparring.core.problem import Problem
+from sparring.problems.loader import ProblemFileError, attempt, kind_of, parse_json
 
 SUFFIXES = (".json", ".jsonl", ".gz", ".parquet")
 
 
 class Record(BaseModel):
-    """One entry of a data set. A field's description states the expected value, for error messages. Unknown fields are
-    ignored."""
+    """One entry of a data set, or an object in it. A field's description states the expected value, for error messages. Unknown
+    fields are ignored, and a field that is null counts as missing. Null within a test's values is a value."""
 
     model_config = ConfigDict(extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, raw: Any) -> Any:
+        return {k: v for k, v in raw.items() if v is not None} if isinstance(raw, dict) else raw
 
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -37,6 +43,8 @@ class Entry:
     """Index of the record in the file, counted from 0."""
     raw: dict[str, Any]
     format: str
+    faults: list[ProblemFileError] | None = None
+    """The data set's faulty entries that are left out. None: the first one is raised."""
 
     def fault(self, field: str, found: str, expected: str) -> ProblemFileError:
         """Returns an error for the caller to raise. It names the record by the first of the usual id fields that it has."""
@@ -49,10 +57,9 @@ class Entry:
         )
 
     def validated(self, model: type[AnyRecord]) -> AnyRecord:
-        """Returns the record as an instance of the model; null counts as missing, also in objects within. Raises ProblemFileError for the first
-        invalid field."""
+        """Returns the record as an instance of the model. Raises ProblemFileError for the first invalid field."""
         try:
-            return model.model_validate(_without_nulls(self.raw))
+            return model.model_validate(self.raw)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = str(first["loc"][0])
@@ -64,12 +71,21 @@ class Entry:
             expected = known[field].description if field in known else None
             raise self.fault(field + place, found, expected or first["msg"]) from None
 
-    def json(self, field: str, text: str, expected: str) -> Any:
-        """Returns the parsed value of a field that holds JSON."""
+    def json(self, field: str, text: Any, expected: str) -> Any:
+        """Returns the value of a field that holds JSON. A loader of the hub may have parsed it already."""
+        if not isinstance(text, str):
+            return text
         try:
             return parse_json(text)
         except json.JSONDecodeError:
             raise self.fault(field, "not valid JSON", expected) from None
+
+
+def problems_of(rows: Iterable[Entry], convert: Callable[[Entry], Problem | None]) -> list[Problem]:
+    """Returns the problem of each entry for which there is one. Entries that `convert` refuses with ProblemFileError are
+    left out if the entries have a list of faults; else the error is raised."""
+    read = (attempt(lambda entry=entry: convert(entry), entry.faults) for entry in rows)
+    return [problem for problem in read if problem is not None]
 
 
 def is_on_hub(path: Path) -> bool:
@@ -77,12 +93,15 @@ def is_on_hub(path: Path) -> bool:
     return not path.exists() and path.suffix not in SUFFIXES and len(path.parts) == 2
 
 
-def entries(path: Path, format: str, split: str | None = None) -> Iterator[Entry]:
+def entries(
+    path: Path, format: str, split: str | None = None, faults: list[ProblemFileError] | None = None
+) -> Iterator[Entry]:
     """Yields the entries of a data set on the hub or of a file, in their order. The file holds JSON lines or a JSON array, either
     of them optionally compressed with gzip (.gz), or is a parquet file (.parquet).
 
     Args:
         split: the split of a data set on the hub. None: its only one, or "train".
+        faults: see Entry.
 
     Raises ProblemFileError if the data set cannot be read, contains anything but objects, or is empty.
     """
@@ -92,7 +111,7 @@ def entries(path: Path, format: str, split: str | None = None) -> Iterator[Entry
             raise ProblemFileError(
                 f"{path}: entry {index}: expected an object, found {kind_of(raw)}; remove it"
             )
-        yield Entry(path=path, index=index, raw=raw, format=format)
+        yield Entry(path=path, index=index, raw=raw, format=format, faults=faults)
     if index < 0:
         raise ProblemFileError(f"{path}: holds no entries; give a data set with at least one")
 
@@ -169,10 +188,3 @@ def _parquet(path: Path, file: BinaryIO) -> Iterator[Any]:
             yield from batch.to_pylist()
     except importlib.import_module("pyarrow").ArrowInvalid as error:
         raise ProblemFileError(f"{path}: not a parquet file ({error}); fetch it again") from None
-
-
-def _without_nulls(value: Any) -> Any:
-    """Returns the value without the nulls of its objects, at any depth. Lists keep theirs, since lists may be parallel."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value

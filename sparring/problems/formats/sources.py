@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 
 from sparring.core.problem import Problem
-from sparring.core.source import BOM, parse, parse_signature
+from sparring.core.source import BOM, literal, parse, parse_signature
 from sparring.core.verdict import Limits, OutputTest, Test
 from sparring.problems.loader import names_defined
 
@@ -113,7 +113,7 @@ def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 
 _CALL_TEST = """\
 import json
-got = {name}(*json.loads({arguments!r}))
+got = {name}(*{arguments})
 try:
     got = json.loads(json.dumps(got))
 except (TypeError, ValueError, RecursionError):
@@ -130,9 +130,13 @@ if hasattr(globals().get("Solution"), {name!r}) and getattr(globals().get({name!
 def call_test(name: str, arguments: Sequence[object], right: Sequence[object]) -> str:
     """Returns a test that calls the function `name` and accepts any of the values `right`.
 
-    The values are compared as JSON: a program may return tuples instead of lists, and dicts whose keys are not strings.
+    The values are compared as JSON: a program may return tuples instead of lists, and dicts whose keys are not strings. The
+    arguments are JSON, too, unless one of them is a dict with keys that are no strings.
     """
-    return _CALL_TEST.format(name=name, arguments=json.dumps([*arguments]), right=json.dumps([*right]))
+    keys = [key for argument in arguments if isinstance(argument, dict) for key in argument]
+    is_json = all(isinstance(key, str) for key in keys)
+    given = f"json.loads({json.dumps([*arguments])!r})" if is_json else literal([*arguments])
+    return _CALL_TEST.format(name=name, arguments=given, right=json.dumps([*right]))
 
 
 def method_of_solution(name: str) -> str:

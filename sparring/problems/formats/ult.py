@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pydantic import Field
 
 from sparring.core.problem import Problem
-from sparring.problems.formats.records import Entry, Record
+from sparring.problems.formats.records import Entry, Record, problems_of
 from sparring.problems.formats.sources import parse_python, signature_of, unix_lines
 
 _DESCRIPTION = """\
@@ -17,7 +17,7 @@ The function under test:
 ```"""
 
 
-class _Function(Record):
+class _UltRecord(Record):
     task_id: str | int = Field(description="the function's number")
     func_name: str = Field(min_length=1, description="the function's name")
     code: str = Field(min_length=1, description="source that defines it")
@@ -30,10 +30,10 @@ def ult(rows: Iterable[Entry]) -> list[Problem]:
 
     Raises ProblemFileError.
     """
-    return [_problem(entry, entry.validated(_Function)) for entry in rows]
+    return problems_of(rows, lambda entry: _problem(entry, entry.validated(_UltRecord)))
 
 
-def _problem(entry: Entry, function: _Function) -> Problem:
+def _problem(entry: Entry, function: _UltRecord) -> Problem:
     code = unix_lines(function.code).strip() + "\n"
     if parse_python(code) is None:
         raise entry.fault("code", "not valid Python", "source that defines the function")

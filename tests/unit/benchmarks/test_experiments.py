@@ -20,7 +20,7 @@ from benchmarks.experiments.stage_credit import (
 from sparring.evaluation.intervals import interval
 from sparring.games.boards import kuhn
 
-SHORT = experiment.Settings(episodes=10_000)
+SHORT = experiment.KuhnSettings(episodes=10_000)
 
 
 def test_intervals():
@@ -74,21 +74,21 @@ def test_the_gradient_is_that_of_the_objective():
 @pytest.mark.parametrize("opponents", ["self", "history", "pfsp"])
 def test_play_approaches_equilibrium_and_repeats(opponents):
     settings = replace(SHORT, opponents=opponents, entropy=0.05)
-    found = experiment.Trainer(settings, 1).train()
-    assert found == experiment.Trainer(settings, 1).train()
+    found = experiment.KuhnTrainer(settings, 1).train()
+    assert found == experiment.KuhnTrainer(settings, 1).train()
     assert 0 < found["last"] < 0.6 and 0 < found["mean"] < 0.7
 
 
 def test_a_bonus_per_role_is_nothing_to_rae():
     """Once a baseline knows the bonus; the first batch is judged by 0."""
-    plain, shifted = (experiment.Trainer(replace(SHORT, bonus=b), 1) for b in (0.0, 5.0))
+    plain, shifted = (experiment.KuhnTrainer(replace(SHORT, bonus=b), 1) for b in (0.0, 5.0))
     payoffs = [np.array([1.0, -1.0, 2.0]), np.array([-1.0, 1.0, -2.0])]
     first = shifted._advantages(payoffs)
     assert first[0] == pytest.approx(payoffs[0] + 5) and first[1] == pytest.approx(payoffs[1] - 5)
     plain._advantages(payoffs)
     for ours, theirs in zip(shifted._advantages(payoffs), plain._advantages(payoffs), strict=True):
         assert ours == pytest.approx(theirs)
-    shared = experiment.Trainer(replace(SHORT, bonus=5.0, estimator="shared"), 1)
+    shared = experiment.KuhnTrainer(replace(SHORT, bonus=5.0, estimator="shared"), 1)
     shared._advantages(payoffs)
     assert shared._advantages(payoffs)[0] == pytest.approx(payoffs[0] + 5)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.gpu_check import Part, parts, steps_of, tried
+from benchmarks.gpu_check import CheckPart, parts, steps_of, tried
 
 
-def part(program: str, limit_s: int = 60, *needs: str) -> Part:
-    return Part("part", [sys.executable, "-c", program], limit_s, needs)
+def part(program: str, limit_s: int = 60, *needs: str) -> CheckPart:
+    return CheckPart("part", [sys.executable, "-c", program], limit_s, needs)
 
 
 def test_a_part_that_passes_brings_its_figures(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_part_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
         (part(""), -1, "skipped: no time left"),
     ],
 )
-def test_what_cannot_be_tried_is_named(what: Part, end_s: float, said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_tried_is_named(what: CheckPart, end_s: float, said: str, tmp_path: Path) -> None:
     assert tried(what, time.monotonic() + end_s, tmp_path) == {"ended": said}
 
 

@@ -8,7 +8,7 @@ from benchmarks.experiments.league import (
     CYCLIC,
     GAMES,
     MOVES,
-    Settings,
+    LeagueSettings,
     exploitability,
     gradient,
     train,
@@ -41,10 +41,10 @@ def test_payoffs_are_the_games():
 @pytest.mark.parametrize("arm", ["self", "history", "league"])
 def test_where_nothing_goes_round_everyone_gets_there(arm):
     """The negative control: scissors is all one needs."""
-    found = train(Settings(game="transitive", arm=arm, updates=150, entropy=0.05), seed=1)
+    found = train(LeagueSettings(game="transitive", arm=arm, updates=150, entropy=0.05), seed=1)
     assert found["last"] < 0.1
 
 
 def test_the_same_seed_is_the_same_run():
-    settings = Settings(arm="league", updates=60)
+    settings = LeagueSettings(arm="league", updates=60)
     assert train(settings, 3) == train(settings, 3)

@@ -7,7 +7,7 @@ from benchmarks.experiments.phase_diagram import (
     RANGES,
     SHARED,
     TESTERS,
-    Settings,
+    PhaseSettings,
     World,
     biting,
     draw,
@@ -17,10 +17,10 @@ from benchmarks.experiments.phase_diagram import (
 )
 from lab.problems import toy_specs
 
-SMALL = Settings(shared="all problems", numbers="1 to 9", judged_by="oracle", problems=24, steps=40)
+SMALL = PhaseSettings(shared="all problems", numbers="1 to 9", judged_by="oracle", problems=24, steps=40)
 
 
-def right_after(settings: Settings, seed: int = 1) -> float:
+def right_after(settings: PhaseSettings, seed: int = 1) -> float:
     world = World(settings, seed)
     world.run()
     return world.right()

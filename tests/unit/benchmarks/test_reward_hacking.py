@@ -10,17 +10,17 @@ from benchmarks.experiments.reward_hacking import (
     HARD,
     INVALID,
     SLOW,
-    Arm,
+    HackingArm,
+    HackingSettings,
+    HackingTrainer,
+    HackingWorld,
     Judge,
-    Settings,
-    Trainer,
-    World,
     over_seeds,
 )
 from sparring.games.multistage.rewards import discriminator_reward
 
-SURE = World(hard_valid=1.0, hard_kill=1.0, hard_decay=1.0, easy_kill=0.0, slow_limit=1.0)
-SHORT = Settings(updates=100, measured=200)
+SURE = HackingWorld(hard_valid=1.0, hard_kill=1.0, hard_decay=1.0, easy_kill=0.0, slow_limit=1.0)
+SHORT = HackingSettings(updates=100, measured=200)
 
 
 def judged(arm: str, actions: list[int], wrong: int = 2):
@@ -64,14 +64,14 @@ def test_a_duplicate_of_nothing_is_a_test():
     assert suite.valid == 1 and suite.facts.duplicates == 1
 
 
-def trained(arm: Arm, settings: Settings = SHORT) -> dict[str, float]:
-    trainer = Trainer(arm, settings, seed=1)
+def trained(arm: HackingArm, settings: HackingSettings = SHORT) -> dict[str, float]:
+    trainer = HackingTrainer(arm, settings, seed=1)
     trainer.train(wrong=2)
     return trainer.measure(wrong=2)
 
 
 def test_learning_repeats_and_turns_honest():
-    start = Trainer(ARMS["guarded"], SHORT, 1).measure(wrong=2)
+    start = HackingTrainer(ARMS["guarded"], SHORT, 1).measure(wrong=2)
     end = trained(ARMS["guarded"])
     assert end == trained(ARMS["guarded"])
     assert end["validity"] > 0.8 > start["validity"] and end["duplicates"] < 0.1 < start["duplicates"]

@@ -109,6 +109,19 @@ def test_figures_that_a_table_wants_and_a_result_lacks_are_named(root):
         update(root, write=True)
 
 
+def test_what_failed_is_named_and_the_rest_is_shown(root):
+    results = root / "benchmarks" / "results"
+    (results / "learner.md").write_text(
+        "{figures[theirs_s]:.1f}, {figures[step]}, {ratios[ours_vs_theirs]:.2f}"
+    )
+    file = results / "learner.json"
+    result = json.loads(file.read_text())
+    result["figures"] = {"step": 3, "theirs_failed": "ImportError: no\nsuch module"}
+    file.write_text(json.dumps(result | {"ratios": {}}))
+    update(root, write=True)
+    assert "failed, 3, failed\n\n`theirs` failed: ImportError: no such module.\n\n" in page(root)
+
+
 def test_the_command_checks_and_names_a_damaged_result_in_one_line(root, monkeypatch, capsys):
     monkeypatch.setattr(tables, "ROOT", root)
     monkeypatch.setattr(sys, "argv", ["tables", "--check"])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from configs.evaluate import EvaluateOptions
 from sparring.cli.evaluate import _problems, changed_game, evaluate, main, own_tests_report, suites_report
@@ -409,3 +410,46 @@ def test_without_a_data_set_the_problems_are_those_held_out_by_the_models_run(na
     policy = str(EXAMPLES / name / "generator")
     held_out = load_dataset(EXAMPLES / name / "held_out.json", "problems")
     assert _problems(EvaluateOptions(policy=policy), open_model(policy, "--policy")) == held_out
+
+
+@pytest.fixture
+def run_of_toy(tmp_path: Path) -> Path:
+    """A run's directory with the toy models as its checkpoint."""
+    shutil.copytree(EXAMPLES / "toy", tmp_path / "run" / "checkpoints" / "best")
+    run = tmp_path / "run"
+    (run / "metrics.jsonl").touch()
+    config = open_model(str(EXAMPLES / "toy" / "generator"), "--policy").run
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    return run
+
+
+def test_without_a_data_set_problems_that_the_run_left_out_are_left_out(run_of_toy: Path) -> None:
+    """References that fail and problems that are too long: the run lists those that it evaluates."""
+    generator = str(run_of_toy / "checkpoints" / "best" / "generator")
+    held_out = load_dataset(EXAMPLES / "toy" / "held_out.json", "problems")
+    evaluated = held_out[1:4] + held_out[6:7]
+    (run_of_toy / "categories.json").write_text(
+        json.dumps({"held_out": {p.id: [] for p in evaluated}, "trained": []})
+    )
+    model = open_model(generator, "--policy")
+    assert _problems(EvaluateOptions(policy=str(run_of_toy)), model) == evaluated
+    assert _problems(EvaluateOptions(policy=str(run_of_toy), problems=2), model) == evaluated[:2]
+    (run_of_toy / "categories.json").write_text(
+        json.dumps({"held_out": {}, "trained": []})
+    )  # evaluation was off
+    assert _problems(EvaluateOptions(policy=str(run_of_toy)), model) == held_out
+
+
+def test_without_a_data_set_the_report_names_how_the_runs_problems_are_read(scripted) -> None:
+    generator = str(EXAMPLES / "toy" / "generator")
+    config = dict(open_model(generator, "--policy").run)
+    config["problems"] = {
+        "file": str(EXAMPLES / "toy" / "train.json"),
+        "held_out": {"kind": "file", "file": str(DATA / "mbpp.jsonl"), "format": "mbpp"},
+        "shown_tests": 1,
+    }
+    scripted(lambda p, s: "", run=config)
+    report = evaluate(EvaluateOptions(policy=generator, sandbox="process", problems=1, stages="none"))
+    assert report["format"] == report["settings"]["format"] == "mbpp"
+    assert report["settings"]["shown_tests"] == 1
+    assert report["dataset"] == f"held-out problems of {generator}"

@@ -1,6 +1,7 @@
 """The data set of the tests that failed programs in a run."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,25 @@ def test_the_tests_that_failed_programs_are_read_by_others_and_by_us(
     (of_apps,) = load_dataset(tmp_path / "set/train.jsonl", "apps")
     assert len(of_apps.hidden_tests or of_apps.baseline_tests) == 2
     (problem,) = load_problems(tmp_path / "set/problems.json")
-    assert set(problem.hidden_tests) == {*DOUBLE.baseline_tests, *row["tests"]}
+    assert set(problem.hidden_tests) == set(row["tests"])  # one of them is its own hidden test
     assert problem.baseline_tests == DOUBLE.baseline_tests
+
+
+def test_problems_keep_all_that_a_problem_file_can_hold(run: Path, tmp_path: Path) -> None:
+    """Their own hidden tests, limits and further solutions, too."""
+    file = run / "problems.json"
+    (entry,) = json.loads(file.read_text())["problems"]
+    more = {
+        "hidden_tests": ["assert f(-9) == -18"], "limits": {"cpu_s": 3}, "preamble": "import math",
+        "other_solutions": ["def f(n): return n + n"], "wrong_solutions": ["def f(n): return n"],
+    }  # fmt: skip
+    file.write_text(json.dumps({"problems": [entry | more]}))
+    main([str(run), "--to", str(tmp_path / "set")])
+    (before,) = load_problems(file)
+    (problem,) = load_problems(tmp_path / "set/problems.json")
+    assert problem.hidden_tests[:3] == before.evaluation_tests + problem.hidden_tests[1:3]
+    assert len(problem.hidden_tests) == 4 and len(set(problem.hidden_tests)) == 4
+    assert replace(problem, hidden_tests=()) == replace(before, hidden_tests=())
 
 
 def test_a_program_counts_once_however_many_suites_of_a_step_hold_the_test(tmp_path: Path, sandbox) -> None:

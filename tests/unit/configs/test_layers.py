@@ -218,3 +218,12 @@ def test_an_error_names_who_set_the_key(recipe, monkeypatch, arguments, variable
         monkeypatch.setenv("SPARRING_SEED", variable)
     with pytest.raises(ConfigError, match=rf"^{who}: seed: "):
         load(*recipe(text), *arguments)
+
+
+def test_a_section_of_both_kinds_keeps_only_what_the_new_kind_has(capsys):
+    """Both games have game.rewards, with other keys in it. A key that no kind has is kept, for validation to refuse."""
+    below = {"game": {"kind": "multistage", "rewards": {"validity_slots": 3, "typo": 1}, "stages": 2}}
+    above = {"game": {"kind": "code_golf", "rewards": {"length_weight": 0.1}}}
+    merged = overlay(below, above, Run)
+    assert merged["game"] == {"kind": "code_golf", "rewards": {"length_weight": 0.1, "typo": 1}}
+    assert "leaves out rewards.validity_slots, stages of kind multistage" in capsys.readouterr().out

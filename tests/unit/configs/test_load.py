@@ -308,6 +308,28 @@ def test_options_set_their_keys(option, value, read):
     assert read(load(option, value)) == value
 
 
+@pytest.mark.parametrize(
+    ("game", "option", "value"),
+    [
+        ("code_golf", "length-weight", 0.1),
+        ("code_golf", "pass-weight", 2.0),
+        ("multistage", "validity-slots", 5),
+    ],
+)
+def test_a_section_has_options_for_each_kind_of_game(game, option, value):
+    recipe = ["--config", "code_golf"] if game == "code_golf" else []
+    run, _ = load_run([*recipe, f"--game.rewards.{option}", str(value)])
+    assert getattr(run.game.rewards, option.replace("-", "_")) == value
+
+
+def test_a_key_of_another_game_names_that_game():
+    with pytest.raises(
+        ConfigError,
+        match=r"unknown key game\.rewards\.length_weight: game\.kind code_golf takes it, not mult",
+    ):
+        load_run(["--game.rewards.length-weight", "0.1"])
+
+
 def test_the_command_line_beats_the_recipe_and_the_recipe_beats_the_default(recipe):
     arguments = recipe(REAL + "seed: 5\ncurriculum: {attempts: 6, n_generator_steps: 3}\n")
     from_recipe = load(*arguments)

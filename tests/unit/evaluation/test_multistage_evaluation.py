@@ -135,7 +135,7 @@ def test_the_generators_scores_by_hand():
     scores = score([episode("p", ["half"]), episode("q", ["right"])], {}, half={"t1"}, right=set())
     assert scores.values["generator_pass_rate"] == 0.5
     assert scores.values["generator_test_rate"] == pytest.approx((0.5 + 1.0) / 2)
-    assert scores.values["test_validity"] == scores.values["kill_rate"] == 0.0
+    assert scores.missing == ("test_validity", "kill_rate")  # no suite was written
     assert scores.tasks == {"p": 0.5, "q": 1.0}
 
 
@@ -151,6 +151,16 @@ def test_the_discriminators_scores_by_hand():
 def test_problems_without_a_bank_say_nothing_of_the_kill_rate():
     scores = score([episode(i, [], [(1.0, {K1: 1.0})]) for i in ("p", "q")], {"p": ["a"]}, a={K1})
     assert scores.values["kill_rate"] == 1.0
+
+
+def test_a_mean_over_nothing_is_no_score():
+    """No wrong program, so no kill rate; no judged suite, so no validity, and no measure of the best checkpoint."""
+    scores = score([episode("p", [], [(1.0, {K1: 1.0})])], {"p": []}, a={K1})
+    assert "kill_rate" not in scores.values and "kill_rate" in scores.missing
+    assert scores.values["test_validity"] == 1.0
+    scores = score([episode("p", [], [None])], {"p": ["a"]}, a={K1})
+    assert not scores.values.keys() & {"test_validity", "kill_rate"}
+    assert scores.combined is None  # nor was a program judged
 
 
 def test_a_suite_that_the_sandbox_could_not_judge_is_left_out():
@@ -189,11 +199,11 @@ def test_a_sandbox_failure_is_no_score():
     """What cannot be judged is left out of the mean, and counted."""
     scores = score([episode("p", ["unknown"])], {})
     assert scores.values["unjudged"] >= 1
-    assert scores.values["generator_pass_rate"] == 0.0
+    assert "generator_pass_rate" in scores.missing
 
 
 def test_nothing_played_scores_nothing():
-    assert set(score([], {}).values.values()) == {0.0}
+    assert score([], {}).values == {"unjudged": 0.0} and score([], {}).combined is None
 
 
 def test_the_best_is_seven_parts_generator_and_three_parts_validity():
@@ -201,7 +211,7 @@ def test_the_best_is_seven_parts_generator_and_three_parts_validity():
         [episode("p", ["half"], [(0.5, {})]), episode("q", ["right"])], {}, half={"t1"}, right=set()
     )
     assert scores.combined == pytest.approx(0.7 * 0.5 + 0.3 * 0.5)
-    assert set(scores.values) == {
+    assert {*scores.values, *scores.missing} == {
         "generator_pass_rate",
         "generator_test_rate",
         "test_validity",

@@ -73,7 +73,8 @@ def test_a_program_of_the_bank_that_nobody_was_asked_about_is_counted():
 
 def test_nothing_valid_is_no_error():
     found = scores([episode(author("c", -1.0, valid=0.0))], [episode()], bank=0)
-    assert set(found.values.values()) == {0.0} and found.combined == 0.0
+    assert found.values == {"author_valid": 0.0, "unjudged": 0.0} and found.combined == 0.0
+    assert found.missing == ("author_stumps", "opponent_predicts_bank", "program_lines")
 
 
 def test_the_bank_is_the_valid_programs_of_the_first_author_each_once():

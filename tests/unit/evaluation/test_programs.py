@@ -93,7 +93,7 @@ def test_without_samples_there_is_no_pass_at_k():
 
 def test_nothing_judged_scores_nothing():
     assert program_scores({"a": [X]}, {"a": [X]}, (1,)) == {
-        "generator_pass_rate": 0.0, "generator_test_rate": 0.0, "unjudged": 2.0, "pass_at_1": 0.0,
+        "generator_pass_rate": None, "generator_test_rate": None, "unjudged": 2.0, "pass_at_1": None,
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from lab.grid_tasks import (
     random_recipe,
     random_task,
 )
-from sparring.problems.grids import Grid, Pair, as_grid
+from sparring.problems.grids import Grid, GridPair, as_grid
 
 ROOT = Path(__file__).parents[3]
 SPLITS = ("train", "held_out")
@@ -54,7 +54,7 @@ EXAMPLES = {
 }
 
 
-def solves(program: str, pairs: tuple[Pair, ...] | list[Pair]) -> bool:
+def solves(program: str, pairs: tuple[GridPair, ...] | list[GridPair]) -> bool:
     namespace: dict = {}
     exec(program, namespace)
     return all(as_grid(namespace["p"]([list(row) for row in p.input])) == p.output for p in pairs)
@@ -94,7 +94,7 @@ def test_every_program_of_every_recipe_is_right_and_terse_is_shortest():
     for recipe in recipes():
         grids = [random_grid(rng) for _ in range(3)]
         verbose, plain, terse = styles(recipe.programs())
-        pairs = [Pair(grid, recipe.apply(grid)) for grid in grids]
+        pairs = [GridPair(grid, recipe.apply(grid)) for grid in grids]
         assert all(solves(program, pairs) for program in (verbose, plain, terse)), recipe.name
         assert len(terse) < len(plain) < len(verbose)
 
@@ -108,8 +108,8 @@ def test_the_catalogue_is_broad():
 
 
 def test_no_pair_of_unlike_shapes_is_explained():
-    assert explanations([Pair(GRID, ((1,),))]) == []
-    assert Recipe((("crop", ()),)) in explanations([Pair(GRID, ((1, 0), (3, 3)))])
+    assert explanations([GridPair(GRID, ((1,),))]) == []
+    assert Recipe((("crop", ()),)) in explanations([GridPair(GRID, ((1, 0), (3, 3)))])
 
 
 @pytest.mark.parametrize(("split", "size"), [("train", 200), ("held_out", 60)])

@@ -1,15 +1,14 @@
 """Grid tasks: what loads, the one line that every mistake becomes, difficulty, and the tests of a pair."""
 
 import json
-import logging
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from sparring.problems.grids import (
+    GridPair,
     GridTask,
-    Pair,
     as_grid,
     by_difficulty,
     compact_description,
@@ -36,11 +35,11 @@ def write(folder: Path, content: object, name: str = "task007.json") -> Path:
     return path
 
 
-def pair(given: list[list[int]], wanted: list[list[int]]) -> Pair:
-    return Pair(as_grid(given), as_grid(wanted))
+def pair(given: list[list[int]], wanted: list[list[int]]) -> GridPair:
+    return GridPair(as_grid(given), as_grid(wanted))
 
 
-def numbered(count: int, start: int = 0) -> tuple[Pair, ...]:
+def numbered(count: int, start: int = 0) -> tuple[GridPair, ...]:
     """Pairs that can be told apart."""
     return tuple(
         pair([[n // 10, n % 10, 0]], [[0, n % 10, n // 10]]) for n in range(10 + start, 10 + start + count)
@@ -50,7 +49,7 @@ def numbered(count: int, start: int = 0) -> tuple[Pair, ...]:
 TASK = GridTask("t", numbered(2), numbered(1, 10), numbered(5, 20))
 
 
-def random_pairs(count: int, rows: int, columns: int, colours: int) -> tuple[Pair, ...]:
+def random_pairs(count: int, rows: int, columns: int, colours: int) -> tuple[GridPair, ...]:
     rng = Random(0)
 
     def grid() -> list[list[int]]:
@@ -62,7 +61,7 @@ def random_pairs(count: int, rows: int, columns: int, colours: int) -> tuple[Pai
 def test_a_file_becomes_a_task_named_after_it(tmp_path):
     (task,) = load_tasks(write(tmp_path, GOOD))
     assert (task.id, len(task.train), len(task.test), len(task.arc_gen)) == ("task007", 2, 1, 1)
-    assert task.train[0] == Pair(((0, 1), (2, 3)), ((1, 0), (3, 2)))
+    assert task.train[0] == GridPair(((0, 1), (2, 3)), ((1, 0), (3, 2)))
     assert task.pairs == task.train + task.test + task.arc_gen
 
 
@@ -78,25 +77,25 @@ def test_a_directory_is_read_in_the_order_of_names(tmp_path):
     assert [task.id for task in load_tasks(tmp_path / "task010.json")] == ["task010"]
 
 
-def test_a_bad_file_stops_or_is_skipped_with_a_warning(tmp_path, caplog):
+def test_a_bad_file_stops_or_is_left_out(tmp_path):
     write(tmp_path, GOOD, "task001.json")
     write(tmp_path, "{", "task002.json")
     write(tmp_path, {"train": [PAIR]}, "task003.json")
     with pytest.raises(ProblemFileError, match=r"task002\.json: malformed JSON at line 1"):
         load_tasks(tmp_path)
-    with caplog.at_level(logging.WARNING):
-        assert [task.id for task in load_tasks(tmp_path, on_error="skip")] == ["task001"]
-    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
-    assert "task002.json: malformed" in caplog.text and "split 'test': missing" in caplog.text
+    faults: list[ProblemFileError] = []
+    assert [task.id for task in load_tasks(tmp_path, faults)] == ["task001"]
+    malformed, incomplete = map(str, faults)
+    assert "task002.json: malformed" in malformed and "split 'test': missing" in incomplete
 
 
 def test_no_usable_task_is_an_error_even_when_skipping(tmp_path):
     with pytest.raises(ProblemFileError, match=r"no \.json file in it"):
-        load_tasks(tmp_path, on_error="skip")
+        load_tasks(tmp_path, faults=[])
     path = write(tmp_path, "[]")
     for place in (tmp_path, path):
         with pytest.raises(ProblemFileError, match=r"none of its 1 \.json files holds a usable task"):
-            load_tasks(place, on_error="skip")
+            load_tasks(place, faults=[])
     with pytest.raises(ProblemFileError, match="no such file"):
         load_tasks(tmp_path / "absent.json")
 
@@ -160,7 +159,7 @@ def test_a_file_of_arc_prize_holds_tasks_by_id_and_another_their_solutions(tmp_p
     solutions.write_text(json.dumps({"one": [[[3]], [[4]]]}))
     for place in (challenges, tmp_path):
         (task,) = load_tasks(place)
-        assert task.id == "one" and task.test == (Pair(((1,),), ((3,),)), Pair(((2,),), ((4,),)))
+        assert task.id == "one" and task.test == (GridPair(((1,),), ((3,),)), GridPair(((2,),), ((4,),)))
     solutions.write_text(json.dumps({"one": [[[3]]]}))
     with pytest.raises(ProblemFileError, match="task one: expected an output for each of its tests"):
         load_tasks(challenges)
@@ -217,7 +216,7 @@ def test_held_out_pairs_are_hidden_and_never_shown():
     assert to_problem(again, hold_out_arc_gen=True).hidden_tests == (), "a shown pair is not hidden"
 
 
-ONES = Pair(((1, 0), (0, 1)), ((1, 0), (0, 1)))
+ONES = GridPair(((1, 0), (0, 1)), ((1, 0), (0, 1)))
 
 
 @pytest.mark.parametrize(
@@ -279,11 +278,11 @@ def test_complexity_follows_its_formula():
 
 
 def test_the_extremes():
-    still = GridTask("t", (Pair(((0,),), ((0,),)),) * 50, (Pair(((0,),), ((0,),)),))
+    still = GridTask("t", (GridPair(((0,),), ((0,),)),) * 50, (GridPair(((0,),), ((0,),)),))
     assert complexity(still) == pytest.approx(0.1 / 50) and difficulty(still) == 1
     hardest = GridTask("t", random_pairs(1, 30, 30, 10), (pair([[1]], [[2, 3]]),) * 9)
     assert 0 <= complexity(hardest) <= 1
-    resized = GridTask("t", (Pair(random_pairs(1, 30, 30, 9)[0].input, ((9,) * 29,) * 30),), ())
+    resized = GridTask("t", (GridPair(random_pairs(1, 30, 30, 9)[0].input, ((9,) * 29,) * 30),), ())
     assert difficulty(resized) == 5
 
 

@@ -36,6 +36,7 @@ class Game:
         self.values, self.played = {} if gap is None else {"proxy_gold_gap": gap}, 0
         self.held_out, self.shows_bank = held_out, shows_bank
         self.events: list[str] = []
+        self.missing: tuple[str, ...] = ()
 
     def begin(self, request: PlayRequest) -> Any:
         assert request.weights == WEIGHTS
@@ -65,7 +66,7 @@ class Game:
 
     async def scores(self, played: Any, bank: Any) -> Scores:
         assert bank.keys() >= set(self.held_out)
-        return Scores(self.values, 0.0)
+        return Scores(self.values, 0.0, missing=self.missing)
 
 
 @pytest.fixture
@@ -175,3 +176,12 @@ def test_the_best_checkpoint_is_chosen_by_the_score_that_is_named(made, tmp_path
         SparringError, match=r"best_by elegance: no score of this game; give one of proxy_gold_gap"
     ):
         scored(run, 0)
+
+
+def test_a_score_of_this_game_that_nothing_was_measured_for_makes_no_best_checkpoint(made, tmp_path) -> None:
+    game = Game()
+    game.missing = ("kill_rate",)
+    run = made(tmp_path, game, best_by="kill_rate")
+    run.prepare()
+    scores = scored(run, 0)
+    assert scores is not None and scores.combined is None

@@ -81,6 +81,21 @@ def test_problems_that_the_game_refuses_are_left_out_if_some_remain(tmp_path, mo
         load_splits(config)
 
 
+def test_entries_that_are_no_problems_are_refused_or_left_out(tmp_path, capsys):
+    files = [tmp_path / "train.json", tmp_path / "test.json"]
+    for file, names in zip(files, ("fg", "hi"), strict=True):
+        entries = [problem(name, f"def {name}(n): return n") for name in names]
+        file.write_text(json.dumps({"problems": [entries[0] | {"reference_solution": "def f("}, entries[1]]}))
+    with pytest.raises(ProblemFileError, match="field 'reference_solution': not valid Python") as raised:
+        load_splits(_config(*files))
+    assert any("problems.failing_references leave_out" in note for note in raised.value.__notes__)
+    train, held_out = load_splits(_config(*files, failing_references="leave_out"))
+    assert [p.id for p in train] == ["g"] and [p.id for p in held_out] == ["i"]
+    assert (
+        f"2 entries that cannot be read as problems left out, such as {files[0]}" in capsys.readouterr().out
+    )
+
+
 @pytest.mark.parametrize(("known", "left"), [(1, 1), (2, 2), (9, 3), (None, 3)])
 def test_training_knows_as_many_tests_as_it_is_told_and_evaluation_has_all(tmp_path, known, left):
     tests = [f"assert f{{}}({n}) == {n}" for n in (1, 2, 3)]

@@ -118,6 +118,14 @@ def test_the_last_the_best_and_those_at_the_end_of_a_stage_are_kept(tmp_path: Pa
     assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000002"
 
 
+def test_an_evaluation_without_its_measure_makes_no_best_checkpoint(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for step, combined in ((1, None), (2, 0.1), (3, None)):
+        run.recorder.save(step, {"step": step}, Scores({}, combined), run.learners, run.stateful)
+        run.recorder.wait()
+    assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000002"
+
+
 class Slow(Learner):
     """Writes when it may."""
 

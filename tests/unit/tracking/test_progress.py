@@ -198,9 +198,11 @@ def test_done_steps_stay_on_a_terminal_and_end_between_words(width: int) -> None
     whole = Pipe()
     whole.display.begin(total=9, done=1)
     whole.display.step(ROW)
+    whole.display.scores("no suites", {"pass_rate": 0.5}, ("pass_rate", "kill_rate"))
     whole.display.scores("after stage 1", {"pass_rate": 0.5, "kill_rate": 0.1}, ("pass_rate", "kill_rate"))
     words = " ".join(terminal.said).split()
     assert not set(words) - set(" ".join(whole.said).split()), "no word is broken"
+    assert any("pass rate 0.500, no kill rate" in line for line in whole.said)
     assert words[:2] == ["step", "2/9"] and "60.0s" in words and "+0.50" in words
     assert ("tok/s" in words) == (width >= 130)
     assert all(len(line) <= width for line in terminal.said)

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from sparring.core.errors import SparringError
 from sparring.web import keys as web_keys
-from sparring.web.guard import AccessMiddleware, Bucket
+from sparring.web.guard import AccessMiddleware, Window
 from sparring.web.options import add_options
 from sparring.web.service import guarded
 from tests.serving import served
@@ -128,7 +128,7 @@ def test_each_key_has_its_own_rate(service: Any, tmp_path: Path) -> None:
     statuses = [client.get("/things/a", headers=bearer(alice)).status_code for _ in range(2)]
     refused = client.get("/things/a", headers=bearer(alice))
     assert statuses == [200, 200] and refused.status_code == 429
-    assert 1 <= int(refused.headers["Retry-After"]) <= 30
+    assert 30 < int(refused.headers["Retry-After"]) <= 60
     assert client.get("/things/a", headers=bearer(bob)).status_code == 200
     assert client.get("/healthz").status_code == 200
 
@@ -155,13 +155,27 @@ def test_one_key_cannot_fill_the_service(service: Any, tmp_path: Path) -> None:
     assert again.status_code == 200
 
 
-def test_a_bucket_refills_evenly() -> None:
-    bucket = Bucket(60, 60, 0.0)
-    assert [bucket.wait_s(0.0) for _ in range(60)] == [0.0] * 60
-    assert bucket.wait_s(0.0) == pytest.approx(1.0)
-    assert bucket.wait_s(0.75) == pytest.approx(0.25)
-    assert bucket.wait_s(1.0) == 0.0
-    assert bucket.wait_s(1000.0) == 0.0 and bucket.tokens == pytest.approx(59)
+def test_no_minute_admits_more_requests_than_the_rate() -> None:
+    window = Window(60)
+    asked = [i / 8 for i in range(2400)]  # eight a second, for five minutes
+    admitted = [now for now in asked if window.wait_s(now) == 0.0]
+    assert len(admitted) == 5 * 60
+    for start in asked:
+        assert sum(start <= now < start + 60 for now in admitted) <= 60
+
+
+def test_the_stated_wait_suffices() -> None:
+    window = Window(2)
+    assert [window.wait_s(now) for now in (0.0, 20.0)] == [0.0, 0.0]
+    wait = window.wait_s(50.0)
+    assert wait == pytest.approx(10.0) and window.wait_s(50.0 + wait) == 0.0
+    assert window.wait_s(60.0) == pytest.approx(20.0)
+
+
+def test_a_rate_that_is_no_whole_number() -> None:
+    window = Window(1.5)
+    assert window.wait_s(0.0) == 0.0
+    assert window.wait_s(30.0) == pytest.approx(10.0) and window.wait_s(40.0) == 0.0
 
 
 def test_a_body_is_never_larger_than_allowed(service: Any) -> None:

@@ -1,10 +1,11 @@
 """Any other data set, by a map of its fields."""
 
+import ast
 import gzip
 import json
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,26 @@ def test_every_format_with_entries_is_read_from_the_hub(hub, format: str) -> Non
     of_file = load_dataset(DATA / f"{format}.jsonl", format)
     hub({"test": rows(f"{format}.jsonl")})
     assert load_dataset("owner/name", format) == load_dataset("owner/name", format, split="test") == of_file
+
+
+@pytest.mark.parametrize(
+    ("format", "columns"),
+    [
+        ("apps", ("solutions", "input_output")),
+        ("taco", ("solutions", "input_output", "tags")),
+        ("livecodebench", ("public_test_cases", "metadata")),
+    ],
+)
+def test_values_that_a_loader_has_parsed_already(hub, format: str, columns: Sequence[str]) -> None:
+    """A set's own loading script on the hub may give lists and objects; the file has them as text."""
+    of_file = rows(f"{format}.jsonl")
+    parsed = [
+        row | {c: (ast.literal_eval if c == "tags" else json.loads)(row[c]) for c in columns if row.get(c)}
+        for row in of_file
+    ]
+    assert parsed != of_file
+    hub({"test": parsed})
+    assert load_dataset("owner/name", format) == load_dataset(DATA / f"{format}.jsonl", format)
 
 
 def test_the_split_of_a_data_set_on_the_hub(hub) -> None:

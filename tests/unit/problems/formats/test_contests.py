@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from sandbox_workers.jobs import is_data
 from sparring.core.verdict import Limits
 from sparring.problems.formats import load_dataset
 from sparring.problems.formats.outputs import AppsTest, CodeContestsTest
-from tests.datasets import load, outcome
+from tests.datasets import load, outcome, rows, written
 
 
 def test_code_contests() -> None:
@@ -24,7 +27,7 @@ def test_code_contests() -> None:
 
 def test_code_contests_of_several_sources(tmp_path: Path, caplog) -> None:
     tests = {"input": ["3\n"], "output": ["6\n"]}
-    rows = [
+    contests = [
         {"name": "A. Twice", "description": "d", "public_tests": tests} | changes
         for changes in (
             {"source": 2},
@@ -33,7 +36,7 @@ def test_code_contests_of_several_sources(tmp_path: Path, caplog) -> None:
             {"name": "C", "source": 2},
         )
     ]
-    (tmp_path / "file.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "file.jsonl").write_text("\n".join(map(json.dumps, contests)))
     problems = load_dataset(tmp_path / "file.jsonl", "code_contests")
     names = ["A. Twice (source 2)", "A. Twice (source 3)", "C"]
     assert [problem.id for problem in problems] == [f"code_contests/{name}" for name in names]
@@ -57,6 +60,30 @@ def test_apps(caplog) -> None:
             "passed",
         ]
     assert outcome("def pair(n): return [n, 2 * n]", pair.baseline_tests[1]) == "AssertionError"
+
+
+@pytest.mark.parametrize("format", ["apps", "taco"])
+def test_whole_numbers_that_are_keys(tmp_path: Path, format: str) -> None:
+    """JSON turns them into strings; as in the sets' own testers, the program gets numbers, and may return numbers."""
+    cases = {
+        "fn_name": "f",
+        "inputs": [[{"1": 5, "-2": 6}], [{"a": 1}]],
+        "outputs": [{"2": 5, "-1": 6}, {"a": 1}],
+    }
+    row = rows(f"{format}.jsonl")[1] | {"input_output": json.dumps(cases)}
+    (problem,) = load_dataset(written(tmp_path, row), format)
+    numbers, words = problem.baseline_tests
+    assert outcome("def f(d): return {k + 1: v for k, v in d.items()}", numbers) == "passed"
+    assert outcome("def f(d): return {str(k): v for k, v in d.items()}", numbers) == "AssertionError"
+    assert outcome("def f(d): return d", words) == "passed"
+    assert is_data(numbers) and is_data(words)
+
+
+def test_null_within_a_tests_values_is_a_value(tmp_path: Path) -> None:
+    cases = {"fn_name": "f", "inputs": [[{"a": None}]], "outputs": [[None]]}
+    row = rows("apps.jsonl")[1] | {"input_output": cases}
+    (problem,) = load_dataset(written(tmp_path, row), "apps")
+    assert outcome("def f(d): return list(d.values())", problem.baseline_tests[0]) == "passed"
 
 
 def test_taco() -> None:

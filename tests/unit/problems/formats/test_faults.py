@@ -2,12 +2,17 @@
 
 import gzip
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from sparring.problems.formats import FORMATS, load_dataset
+from sparring.problems.loader import ProblemFileError
 from tests.datasets import DATA, error_of, rows, without, written
+
+EXAMPLE_PROBLEMS = Path(__file__).parents[4] / "sparring" / "problems" / "example_problems.json"
 
 
 def test_every_format_names_a_missing_field(tmp_path) -> None:
@@ -127,8 +132,7 @@ def test_ids_are_unique_and_formats_known(tmp_path) -> None:
 
 
 def test_our_own_format_is_one_of_them() -> None:
-    examples = Path(__file__).parents[4] / "sparring" / "problems" / "example_problems.json"
-    assert len(load_dataset(examples, "problems")) == 24
+    assert len(load_dataset(EXAMPLE_PROBLEMS, "problems")) == 24
 
 
 def test_grid_tasks_are_read_as_problems(tmp_path) -> None:
@@ -148,3 +152,55 @@ def test_null_within_an_object_counts_as_missing(tmp_path) -> None:
     }
     (problem,) = load_dataset(written(tmp_path, given), "code_contests")
     assert problem.limits is not None and problem.limits.cpu_s == 3
+
+
+@pytest.mark.parametrize(
+    ("format", "broken"),
+    [
+        ("mbpp", {"code": "def f("}),
+        ("mbpp", {"task_id": "x"}),
+        ("mbpp_plus", {"assertion": "shared(1)"}),
+        ("humaneval", {"canonical_solution": "   return ("}),
+        ("humaneval_plus", {"base_input": 1}),
+        ("livecodebench", {"metadata": "{"}),
+        ("code_contests", {"solutions": {"language": [3]}}),
+        ("apps", {"solutions": "["}),
+        ("taco", {"input_output": "{"}),
+        ("kodcode", {"test": "def test("}),
+        ("bigcodebench", {"entry_point": "other"}),
+        ("ult", {"code": "def f("}),
+    ],
+)  # fmt: skip
+def test_a_faulty_entry_is_refused_or_left_out(tmp_path, format, broken) -> None:
+    """In every format: the first fault is raised, or the other entries are read, and the fault is told."""
+    good, other = rows(f"{format}.jsonl")[:2]
+    path = written(tmp_path, good, {**other, **broken})
+    said = error_of(path, format)
+    faults: list[ProblemFileError] = []
+    assert load_dataset(path, format, faults=faults) == load_dataset(
+        written(tmp_path, good, name="1.jsonl"), format
+    )
+    assert [str(fault) for fault in faults] == [f"{path}: {said}"]
+    with pytest.raises(ProblemFileError, match=re.escape(said.partition("field")[2])):
+        load_dataset(written(tmp_path, *[{**other, **broken}] * 2), format, faults=[])
+
+
+def test_faulty_entries_of_formats_that_are_no_rows(tmp_path) -> None:
+    file, folder = tmp_path / "problems.json", tmp_path / "lua"
+    entries = json.loads(EXAMPLE_PROBLEMS.read_text())["problems"][:2]
+    file.write_text(json.dumps({"problems": [entries[0] | {"tags": 3}, entries[1]]}))
+    shutil.copytree(DATA / "lua" / "train", folder)
+    (folder / "broken").mkdir()
+    pair = {"input": [[1, 2]], "output": [[2, 1]]}
+    grids = tmp_path / "grids"
+    grids.mkdir()
+    (grids / "task001.json").write_text("{")
+    (grids / "task002.json").write_text(json.dumps({"train": [pair], "test": [pair], "arc-gen": []}))
+    for path, format, fault in (
+        (file, "problems", "field 'tags'"), (folder, "q", "no reference solution"), (grids, "grids", "malformed JSON"),
+    ):  # fmt: skip
+        faults: list[ProblemFileError] = []
+        assert load_dataset(path, format, faults=faults)
+        assert len(faults) == 1 and fault in str(faults[0])
+        if format != "grids":  # a faulty file of a directory of grids is always left out
+            assert fault in error_of(path, format)
