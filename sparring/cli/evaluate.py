@@ -30,7 +30,7 @@ from sandbox_workers.local import LocalSandbox
 from sparring.core.commands import plain_endings
 from sparring.core.episode import Trajectory
 from sparring.core.errors import SparringError
-from sparring.core.interfaces import Sandbox
+from sparring.core.interfaces import Sandbox, SandboxFailure
 from sparring.core.play import DISCRIMINATOR, GENERATOR
 from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
@@ -51,6 +51,7 @@ from sparring.games.programs.code_golf import CodeGolfRules, golf_scores
 from sparring.games.programs.game import SolverGame
 from sparring.games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k, mean_of
 from sparring.problems.formats import load_written
+from sparring.problems.formats.sources import parse_python
 from sparring.problems.packages import missing_packages
 from sparring.problems.references import judge_references
 from sparring.problems.shown_tests import with_shown_tests
@@ -305,7 +306,10 @@ async def suites_report(
         problem: Problem, of_problem: Sequence[str]
     ) -> tuple[int, list[SuiteRecord | None], list[Coverage | None]]:
         if problem.evaluation_tests:
-            bugs = await seeded_bugs(problem, sandbox, game.limits, count=settings.mutants)
+            try:
+                bugs = await seeded_bugs(problem, sandbox, game.limits, count=settings.mutants)
+            except SandboxFailure:  # of this problem; what was written for the others is not lost
+                return 0, [None] * len(of_problem), []
         else:
             bugs = mutants(problem.reference_solution, settings.mutants, derive_seed("bugs", problem.id))
         changed = [bug.source for bug in bugs]
@@ -394,6 +398,11 @@ def _need_references(settings: EvaluateOptions, problems: Sequence[Problem]) -> 
     if other is not None:
         raise SparringError(
             f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"
+        )
+    broken = next((p for p in problems if parse_python(p.reference_solution) is None), None)
+    if broken is not None:
+        raise SparringError(
+            f"{settings.dataset}: problem {broken.id}: its reference solution is no valid Python; correct it"
         )
 
 

@@ -37,7 +37,7 @@ from sparring.core.verdict import Status
 from sparring.evaluation.solving import Solver, SolveResult, Tester, stage_name
 from sparring.problems.formats import load_written
 from sparring.problems.formats.sources import with_signature
-from sparring.problems.loader import load_to_solve
+from sparring.problems.loader import ProblemFileError, load_to_solve
 from sparring.runtime.hardware import of_engine
 from sparring.runtime.logs import quiet_logs
 from sparring.runtime.model import (
@@ -131,8 +131,9 @@ def problems_of(settings: SolveOptions) -> tuple[list[Problem], dict[str, str]]:
         stated, faults = load_to_solve(located(settings.problems_file))
         problems = [*map(with_signature, stated)]
     else:
-        problems = load_written(settings.problems_file, settings)
-        faults = {}
+        left_out: list[ProblemFileError] = []
+        problems = load_written(settings.problems_file, settings, faults=left_out)
+        faults = {f"faulty entry {number}": str(fault) for number, fault in enumerate(left_out, start=1)}
     if not problems:
         raise SparringError("; ".join(faults.values()))
     return problems[: settings.problems], faults

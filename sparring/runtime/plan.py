@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.settings import KV_CACHE_MB
+from configs.load import read_recipe, recipe_path
 from configs.schema import Config
 from learners.checkpoints import CheckpointError, base_of
 from learners.mirror import Mirror
@@ -21,13 +22,16 @@ from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.languages import Q_INSIDE, UnknownLanguage, all_commands, require_commands
 from sparring.core.problem import Problem
+from sparring.core.project_files import located
 from sparring.curriculum.curriculum import Curriculum
+from sparring.problems.loader import load_problems
 from sparring.runtime import host_plan, memory_plan
 from sparring.runtime.architectures import unknown_to_vllm
 from sparring.runtime.build import ordered_ids
 from sparring.runtime.hardware import known_shapes, shapes_of
 from sparring.runtime.parts import Start
 from sparring.runtime.placement import Node, NoPlace, described, parts_of, place
+from sparring.tracking.model_card import read_toy
 from sparring.tracking.settings import PACKAGES, is_installed
 
 _GIB, _MIB = 1 << 30, 1 << 20
@@ -114,7 +118,30 @@ def make_plan(
     obstacles += trackers(config) if here else []
     if here:
         obstacles += _languages(config, {problem.language for problem in (*train, *held_out)})
-    return Plan(lines=lines, obstacles=obstacles, warnings=[*_rates(config, start), *_wall_clock(config)])
+    return Plan(
+        lines=lines,
+        obstacles=obstacles,
+        warnings=[*_rates(config, start), *_wall_clock(config), *_toys(config, train)],
+    )
+
+
+def _toys(config: Config, train: Sequence[Problem]) -> Iterator[str]:
+    """Yields a warning if toy models are given none of their own problems, since they understand no others."""
+    toys = {role: toy for role in config.policies if (toy := read_toy(located(config.policy(role).model)))}
+    if not toys or "problems" not in config.game.uses:
+        return
+    toy = next(iter(toys.values()))
+    own = str(read_recipe(*recipe_path(toy["recipe"]))["problems"]["file"])
+    if located(config.problems.file).resolve().parent == located(own).resolve().parent:
+        return
+    known = {problem.description for problem in load_problems(located(own))}
+    if any(problem.description in known for problem in train):  # a part of them, as in a sweep
+        return
+    such = f', such as "{toy["example"]}"' if toy.get("example") else ""
+    yield (
+        f"{' and '.join(f'{role}.model' for role in toys)}: a toy model understands only problems as those of {own}{such}; it does "
+        f"not learn to solve those of problems.file {config.problems.file}: give a pretrained model, or the toy problems"
+    )
 
 
 Look = tuple[str | None, str | None]

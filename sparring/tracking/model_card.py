@@ -92,7 +92,11 @@ def model_card(policy: str, state: Mapping[str, Any], *, game: Rules, adapter: b
 def read_toy(model: Path) -> dict[str, Any]:
     """Returns what a toy model's card says under TOY. Empty if the model has no card, or if it is no toy model."""
     card = model / "README.md"
-    return ModelCard.load(card).data.to_dict().get(TOY, {}) if card.is_file() else {}
+    if not card.is_file() or TOY not in card.read_text(
+        "utf-8", errors="replace"
+    ):  # cards of others may be damaged
+        return {}
+    return ModelCard.load(card).data.to_dict().get(TOY, {})
 
 
 def describe_toy(toy: Mapping[str, Any]) -> str:

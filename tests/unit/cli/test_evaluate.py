@@ -20,6 +20,7 @@ from sparring.problems.loader import load_problems
 from sparring.runtime.model import open_model
 from sparring.runtime.problem_sets import _learnable
 from tests.datasets import DATA
+from tests.playing import Breaking
 
 RIGHT, HALF, WRONG = (f"def f(n):\n    return {v}\n" for v in ("n * 2", "n + 2", "7"))
 REPORT = {
@@ -410,6 +411,48 @@ def test_without_a_data_set_the_problems_are_those_held_out_by_the_models_run(na
     policy = str(EXAMPLES / name / "generator")
     held_out = load_dataset(EXAMPLES / name / "held_out.json", "problems")
     assert _problems(EvaluateOptions(policy=policy), open_model(policy, "--policy")) == held_out
+
+
+def test_a_problem_whose_bugs_cannot_be_seeded_leaves_the_suites_of_the_others(scripted, sandbox) -> None:
+    """The sandbox fails on one reference: its suites are counted as not judged, and the report has the rest."""
+    fake = scripted(lambda prompt, sampling: "f(1, 3)\n")
+    settings = options("x", discriminator="m/m", suites=2, mutants=4)
+    game = MultistageGame(MultistageRules(test_format="input_only"))
+    other = replace(PROBLEM, id="other", reference_solution="def f(a, b):\n    return max(b, a)\n")
+    breaking = Breaking(sandbox, on={other.in_harness(other.reference_solution)})
+    report = asyncio.run(suites_report(settings, [PROBLEM, other], fake.model(), game, breaking))
+    assert (report["scores"]["suites"], report["scores"]["unjudged"]) == (2, 2)
+    assert report["tasks"]["other"]["kill_rate"] is None
+
+
+@pytest.mark.parametrize("discriminator", ["m/m", "baseline"])
+def test_references_that_are_no_python_are_refused_before_suites_are_written(
+    tmp_path, scripted, capsys, discriminator
+) -> None:
+    fake = scripted(lambda prompt, sampling: "f(1)")
+    file = tmp_path / "rows.jsonl"
+    row = {"text": "Double.", "tests": ["assert f(1) == 2"], "code": "def f(", "head": "def f(n):"}
+    file.write_text(json.dumps(row))
+    fields = {
+        "description": "text",
+        "baseline_tests": "tests",
+        "reference_solution": "code",
+        "function_signature": "head",
+    }
+    asked = [
+        "--dataset",
+        str(file),
+        "--format",
+        "fields",
+        "--fields",
+        json.dumps(fields),
+        "--sandbox",
+        "process",
+    ]
+    with pytest.raises(SystemExit):
+        main([*asked, "--discriminator", discriminator])
+    assert "problem rows/0: its reference solution is no valid Python" in capsys.readouterr().err
+    assert not fake.prompts
 
 
 @pytest.fixture

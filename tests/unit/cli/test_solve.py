@@ -11,6 +11,7 @@ from configs.solve import SolveOptions
 from sparring.cli.evaluate import evaluate as scores
 from sparring.cli.solve import main, problems_of
 from sparring.core.interfaces import EngineFailure
+from tests.datasets import rows, written
 
 RIGHT = "```python\ndef f(n):\n    return n * 2\n```"
 
@@ -171,3 +172,12 @@ def test_the_engine_is_on_the_gpu_that_is_seen(problems, scripted, monkeypatch) 
         )
     )
     assert model.engines[1] == ("cuda", "bfloat16")
+
+
+def test_rows_that_are_no_problems_do_not_end_the_batch(tmp_path: Path, scripted) -> None:
+    """As in our own format: the faults are named, and the other problems are solved."""
+    scripted(lambda prompt, sampling: RIGHT)
+    good, bad = rows("mbpp.jsonl")[:2]
+    report = solve(written(tmp_path, good, bad | {"code": "def f("}), "--format", "mbpp", "--stages", "none")
+    assert report["problems"] == 2 and report["failed"] == ["faulty entry 1"]
+    assert "field 'code': not valid Python" in report["results"][1]["error"]

@@ -11,6 +11,7 @@ import driver
 from configs.load import load_run
 from configs.schema import Config
 from sparring.core.project_files import EXAMPLES
+from sparring.problems.loader import load_problems
 from sparring.runtime import plan
 from sparring.runtime.hardware import settled
 from sparring.runtime.memory_plan import Shape
@@ -393,3 +394,28 @@ def test_a_language_that_cannot_run_here_is_known_before_anything_starts(
     config = load_run([*ONE_PROCESS])[0].to_config()
     said = plan._languages(config, {"python", "lua", "q"})
     assert len(said) == len(told) and all(map(str.startswith, said, told))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_warned"),
+    [
+        (("--problems.file", "mine.json"), True),
+        (("--problems.file", str(EXAMPLES / "grids" / "train.json")), True),
+        (("--problems.file", str(EXAMPLES / "toy" / "train.json")), False),
+        (("--problems.file", "part.json"), False),
+        (("--problems.file", "mine.json", "--generator-model", "a/b", "--discriminator-model", "a/b"), False),
+        (("--config", "spiral_tictactoe"), False),
+    ],
+)
+def test_a_toy_model_on_problems_of_another_kind_is_warned_of(
+    tmp_path, monkeypatch, arguments, is_warned
+) -> None:
+    """A part of the toy problems, as a sweep writes it, is of their kind."""
+    train = load_problems(EXAMPLES / "toy" / "train.json")[:3] if "part.json" in arguments else []
+    recipe = () if "--config" in arguments else ONE_PROCESS
+    config = load_run([*recipe, *arguments])[0].to_config()
+    warnings = list(plan._toys(config, train))
+    assert bool(warnings) == is_warned
+    for warning in warnings:
+        assert "generator.model and discriminator.model: a toy model" in warning and "\n" not in warning
+        assert f"problems.file {arguments[1]}" in warning
