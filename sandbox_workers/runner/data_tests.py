@@ -13,7 +13,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from .errors import NotData
-from .pure import BUILTINS, CLOCKS, EXCEPTIONS, IGNORED, LIBRARY, MODULES, RANDOM
+from .pure import ANYWHERE, BUILTINS, CLOCKS, EXCEPTIONS, IGNORED, LIBRARY, MODULES, RANDOM
 
 MOST_CHARS_OF_CODE = 20_000
 """Largest length of a test that does not begin with a call of a name, characters."""
@@ -175,19 +175,20 @@ def _is_library_function(called: ast.expr, imported: Set[str]) -> bool:
 def shadowing(test: DataTest, names: Set[str], entry_point: str = "") -> frozenset[str]:
     """Returns the names of the library that mean the program's functions in this test.
 
-    This is the entry point, if it is known. Otherwise, if the test uses nothing else of the program, these are the
-    names that it calls with literals or, if there are none, all that it uses. `abs(median([1, 2]) - 1.5) < 1e-9` asks
-    for `median`, never for `abs`.
+    These are the program's names among those that need no import (ANYWHERE), and the entry point, if it is known.
+    Otherwise, if the test uses nothing else of the program, these are the names that it calls with literals or, if
+    there are none, all that it uses. `abs(median([1, 2]) - 1.5) < 1e-9` asks for `median`, never for `abs`.
 
     Args:
         names: names that the program defines.
         entry_point: name of the function that the problem asks for, or an empty string.
     """
-    if entry_point:
-        return test.free & {entry_point}
     wanted = test.free & names
+    without_import = frozenset(name for name in wanted if name in ANYWHERE and name not in LIBRARY)
+    if entry_point:
+        return without_import | test.free & {entry_point}
     if not wanted or any(name not in LIBRARY for name in wanted):
-        return frozenset()
+        return without_import
     return wanted & test.with_literals or wanted
 
 

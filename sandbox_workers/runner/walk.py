@@ -369,15 +369,14 @@ class Walk:
     def _name(self, name: str, scope: ChainMap[str, Any]) -> Any:
         if name in scope:
             return scope[name]
-        if name in self.shadowing:
-            return self.program(name)
-        if name in LIBRARY:
-            return self._module(name) if name in MODULES or name == "random" else LIBRARY[name]
+        if name not in self.shadowing:
+            if name in LIBRARY:
+                return self._module(name) if name in MODULES or name == "random" else LIBRARY[name]
+            if name in ANYWHERE:
+                return ANYWHERE[name]
         try:
             return self.program(name)
         except KeyError:
-            if name in ANYWHERE:
-                return ANYWHERE[name]
             raise NameError(f"name {name!r} is not defined") from None
 
     def _module(self, name: str) -> "Module":

@@ -12,7 +12,7 @@ from tests.attacks.conftest import AMPLE, LIMITS
 
 AMPLY = LIMITS.model_copy(update={**AMPLE, "memory_mb": 512})
 LIES = "class O: pass\ndef f(*a): return O()"
-WANTED = ["assert f(1) == 2", KnownTest("assert f([3, 1]) == [1, 3]", data=True, plain=True, entry_point="f")]
+WANTED = ["assert f(1) == 2", KnownTest("assert f([3, 1]) == [1, 3]", data=True, plain=True)]
 HANDLE = "list(map(type, [f]))[0]"
 REDUCED = """\
 import copy
@@ -77,23 +77,33 @@ def test_an_error_that_a_test_catches_keeps_no_memory(judge: Callable[..., list[
 
 
 POINT = "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')\ndef dist(a, b): return abs(a.x - b.x) + abs(a.y - b.y)"  # fmt: skip
-SAME: dict[str, tuple[str, str]] = {  # program, a test that must say the same of it each time
-    "an object of a subclass is handed back": (POINT, "assert dist(Point(0, 0), Point(3, 4)) == 7"),
+SAME: dict[
+    str, tuple[str, str, str]
+] = {  # program, a test that must say the same of it each time, how it is judged
+    "an object of a subclass is handed back": (
+        POINT,
+        "assert dist(Point(0, 0), Point(3, 4)) == 7",
+        "separate",
+    ),
     "an IntEnum is handed back": (
         "import enum\nclass C(enum.IntEnum):\n    A = 1\ndef f(c): return c.name",
         "assert f(C(1)) == 'A'",
+        "separate",
     ),
     "the length of a generator": (
         "def f(n): return (i for i in range(n))",
         "g = f(3)\ntry:\n    len(g)\nexcept TypeError:\n    pass\nassert list(g) == [0, 1, 2]",
+        "separate",
     ),
     "the text of a function": (
         "def f(x): return x",
-        "assert int(str(f)[-4:-1], 16) % 512 < 256 and f(1) == 1",
+        "assert int(str(f)[-4:-1], 16) % 512 < 512 and f(1) == 1",
+        "shared",
     ),
     "the text of functions in a list": (
         "def f(x): return x",
-        "assert int(list(map(str, [f]))[0][-4:-1], 16) % 512 < 256 and f(1) == 1",
+        "assert int(list(map(str, [f]))[0][-4:-1], 16) % 512 < 512 and f(1) == 1",
+        "shared",
     ),
 }
 
@@ -102,11 +112,10 @@ SAME: dict[str, tuple[str, str]] = {  # program, a test that must say the same o
 def test_what_a_reference_passes_the_same_program_passes(
     judge: Callable[..., list[Verdict]], name: str
 ) -> None:
-    program, test = SAME[name]
+    program, test, isolation = SAME[name]
     (of_reference,) = judge(program, ReferenceTest(test))
     again = [judge(f"{program}\n# {n}", known_by(test, [of_reference]))[0] for n in range(3)]
-    if of_reference.passed and of_reference.isolation == "separate":
-        assert [verdict.status for verdict in again] == [Status.PASSED] * 3
+    assert [(v.status, v.isolation) for v in [of_reference, *again]] == [(Status.PASSED, isolation)] * 4
 
 
 def by_reference(
@@ -134,6 +143,18 @@ JUDGED: dict[str, tuple[str, str, str, bool]] = {  # reference, test, program, w
     "a result that equals the cleared argument": (
         "def f(xs): return sorted(xs)", "xs = [3, 1]\nassert f(xs) == sorted(xs)",
         "def f(xs):\n    xs.clear()\n    return []", False,
+    ),
+    "a name of math that only the program defines": (
+        "import math\ndef f(x): return math.exp(x)", "assert abs(f(3) - exp(3)) < 1e-9",
+        "def exp(x): return 5\ndef f(x): return 5", False,
+    ),
+    "a name of math that the reference imports": (
+        "from math import sin\ndef f(x): return sin(x)", "assert f(3) == sin(3)",
+        "import math\ndef sin(x): return math.sin(x) + 0.0\ndef f(x): return sin(x)", True,
+    ),
+    "a name of the library that only the program defines, beside one that both do": (
+        "import math\ndef lcm(a, b): return math.lcm(a, b)", "assert lcm(4, 6) == 4 * 6 // gcd(4, 6)",
+        "def lcm(a, b): return a * b\ndef gcd(a, b): return 1", False,
     ),
     "NaN is no NaN": ("def f(x): return x", "assert [f(1)] == [f(1)]", "def f(x): return float('nan')", False),
     "a defaultdict for a dict": (

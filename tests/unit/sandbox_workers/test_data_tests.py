@@ -270,6 +270,8 @@ def test_a_name_of_the_librarys_is_the_programs_where_the_test_asks_for_nothing_
     assert shadowing(test, {name, "len"}, entry_point=name) == {name}  # a program's own `len` decides nothing
     assert shadowing(test, {name, "len"}, entry_point="f") == frozenset()
     assert shadowing(read("assert abs(sum([1, 2]) - 3) < 1e-9"), {"abs", "sum"}) == {"sum"}
+    lent = read("assert abs(f(3) - exp(3)) < 1e-9")
+    assert [shadowing(lent, {"f", *own}, "f") for own in ([], ["exp"])] == [{"f"}, {"f", "exp"}]
 
 
 values = st.recursive(
