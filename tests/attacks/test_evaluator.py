@@ -77,9 +77,8 @@ def test_an_error_that_a_test_catches_keeps_no_memory(judge: Callable[..., list[
 
 
 POINT = "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')\ndef dist(a, b): return abs(a.x - b.x) + abs(a.y - b.y)"  # fmt: skip
-SAME: dict[
-    str, tuple[str, str, str]
-] = {  # program, a test that must say the same of it each time, how it is judged
+SAME: dict[str, tuple[str, str, str]] = {
+    # program, a test that must say the same of it each time, how it is judged
     "an object of a subclass is handed back": (
         POINT,
         "assert dist(Point(0, 0), Point(3, 4)) == 7",
