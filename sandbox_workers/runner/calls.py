@@ -127,7 +127,8 @@ class Server:
             value = called(*args, **kwargs)
             return _Kept(value) if isinstance(called, type) and not copies.is_plain(value) else value
         if operation == "name":
-            return self._names[target]
+            value = self._names[target]
+            return _Kept(value) if isinstance(value, type) else value
         value = self._objects[target]
         if operation == "base":
             return base_value(value)[0]  # type: ignore[index]
@@ -151,19 +152,24 @@ class Server:
     def _outside(self, value: Any) -> dict:
         """Returns the message of a value that cannot be copied completely."""
         if isinstance(value, dict):
-            return {"m": copies.encode([[*item] for item in dict.items(value)], self._outside)}
+            items = copies.encode([[*item] for item in dict.items(value)], self._outside)
+            return {"m": [*self._number(value), items]}
         return self._hand_over(value)
 
     def _hand_over(self, value: Any) -> dict:
         """Returns the message of an object, which holds its number. For an object of a subclass of a plain type, the
         message also holds its value as that type."""
+        known = self._number(value)
+        base = base_value(value) if type(value) not in CONTAINERS and type(value) not in ATOMS else None
+        return {"h": known} if base is None else {"b": [*known, copies.encode(base[0], self._outside)]}
+
+    def _number(self, value: Any) -> list:
+        """Returns the object's number, by which it is kept, and the name of its class."""
         if (number := self._numbers.get(id(value))) is None:
             self._next += 1
             number = self._numbers[id(value)] = self._next
             self._objects[number] = value
-        known = [number, type(value).__name__]
-        base = base_value(value) if type(value) not in CONTAINERS and type(value) not in ATOMS else None
-        return {"h": known} if base is None else {"b": [*known, copies.encode(base[0], self._outside)]}
+        return [number, type(value).__name__]
 
 
 class _Kept:
@@ -336,9 +342,13 @@ class Caller:
 
     def _stands_for(self, tag: str, body: Any) -> Any:
         number, kind, *base = body
-        if tag not in ("h", "b") or type(number) is not int or type(kind) is not str:
+        if tag not in ("h", "b", "m") or type(number) is not int or type(kind) is not str:
             raise ProgramLied("no such value")
-        value = [copies.decode(base[0], self._stands_for)] if tag == "b" else []
+        value = [copies.decode(base[0], self._stands_for)] if tag != "h" else []
+        if tag == "m":
+            copied = copies.Copied(value[0])
+            copied.original = self._stands_for("h", body[:2])
+            return copied
         if value and self.plain:
             return value[0]
         if (handle := self._handles.get(number)) is None:
@@ -367,14 +377,18 @@ def _fill(value: Any, changed: Any) -> None:
         items = [_filled(one, other) for one, other in zip(before, changed, strict=False)]
         value.clear()
         value.extend(items)
+    elif isinstance(value, bytearray):
+        value[:] = changed
     elif isinstance(value, tuple) and len(value) == len(changed):
         for one, other in zip(value, changed, strict=True):
             _filled(one, other)
+    else:
+        raise NotData(f"a change of a {type(value).__name__}")
 
 
 def _filled(value: Any, changed: Any) -> Any:
     """Returns the value, changed in place, if both are containers of the same type. Otherwise returns `changed`."""
-    if type(value) is not type(changed) or not isinstance(value, (*CONTAINERS, deque)):
+    if type(value) is not type(changed) or not isinstance(value, (*CONTAINERS, deque, bytearray)):
         return changed
     _fill(value, changed)
     return value
@@ -509,6 +523,9 @@ class Handle(Foreign):
 def _refer(value: Any) -> dict:
     if isinstance(value, Name):
         return {"n": value.name}
+    if isinstance(value, copies.Copied):
+        value = value.original
+        value._caller.more_than_results = True
     if isinstance(value, Handle):
         value.hand_over()
         return {"h": [value.number, value.kind]}

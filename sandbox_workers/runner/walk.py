@@ -27,7 +27,9 @@ _COMPARED: dict[type, Callable[[Any, Any], bool]] = {
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
-_TAKES_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted, sum, max, min, collections.Counter)))
+_TAKES_ALL = frozenset(
+    map(id, (list, tuple, set, frozenset, bytes, bytearray, sorted, sum, max, min, collections.Counter))
+)
 """Functions that read their argument to its end."""
 _LOOKS_INTO = frozenset(map(id, (isinstance, dict)))
 """Functions that ask for more of their argument than a copy has."""
@@ -280,11 +282,13 @@ class Walk:
             case ast.Dict(keys=keys, values=values):
                 made: dict[Any, Any] = {}
                 for key, value in zip(keys, values, strict=True):
-                    made |= (
-                        self.value(value, scope)
-                        if key is None
-                        else {self.value(key, scope): self.value(value, scope)}
-                    )
+                    if key is not None:
+                        found = self.value(key, scope)
+                        made[found] = self.value(value, scope)
+                    elif isinstance(given := self.value(value, scope), Foreign):
+                        raise not_data(node, "** of an object")
+                    else:
+                        made = {**made, **given}
                 return made
             case ast.UnaryOp(op=op, operand=operand):
                 return _UNARY[type(op)](self.value(operand, scope))

@@ -3,6 +3,7 @@ reference and fails the same program afterwards."""
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -143,6 +144,19 @@ JUDGED: dict[str, tuple[str, str, str, bool]] = {  # reference, test, program, w
         "def f(xs): return sorted(xs)", "xs = [3, 1]\nassert f(xs) == sorted(xs)",
         "def f(xs):\n    xs.clear()\n    return []", False,
     ),
+    "a defaultdict for a dict, which is given back": (
+        "def build(es): return {a: [b] for a, b in es}\ndef near(g, v): return g[v]",
+        "g = build([(1, 2)])\nassert near(g, 1) == [2]",
+        "import collections\ndef build(es):\n    g = collections.defaultdict(list)\n    for a, b in es: g[a].append(b)\n    return g\n"
+        "def near(g, v): return g[v]", True,
+    ),
+    "a bytearray for bytes": ("def f(s): return s.encode()", "assert f('a') == b'a'", "def f(s): return bytearray(s.encode())", True),
+    "another bytearray for bytes": ("def f(s): return s.encode()", "assert f('a') == b'a'", "def f(s): return bytearray(b'b')", False),
+    "the keys of a dict for a set": ("def f(d): return set(d)", "assert f({1: 2}) == {1} and f({1: 2}) & {1, 3} == {1}", "def f(d): return d.keys()", True),
+    "the keys of another dict for a set": ("def f(d): return set(d)", "assert f({1: 2}) == {1}", "def f(d): return {3: 2}.keys()", False),
+    "a mappingproxy for a dict": ("def f(d): return dict(d)", "assert f({1: 2}) == {1: 2}", "import types\ndef f(d): return types.MappingProxyType(d)", True),
+    "bytes of a generator": ("def f(n): return list(range(n))", "assert bytes(f(2)) == b'\\x00\\x01'", "def f(n): yield from range(n)", True),
+    "pairs for a dict": ("def f(): return {1: 2}", "assert {**f()} == {1: 2}", "def f(): return [(1, 2)]", False),
     "a name of math that only the program defines": (
         "import math\ndef f(x): return math.exp(x)", "assert abs(f(3) - exp(3)) < 1e-9",
         "def exp(x): return 5\ndef f(x): return 5", False,
@@ -169,6 +183,42 @@ JUDGED: dict[str, tuple[str, str, str, bool]] = {  # reference, test, program, w
 def test_a_program_is_judged_as_by_python(judge: Callable[..., list[Verdict]], name: str) -> None:
     reference, test, program, right = JUDGED[name]
     assert by_reference(judge, reference, test, [program, f"{reference}\n"]) == [right, True]
+
+
+AS_PYTHON: dict[str, tuple[str, str, bool]] = {  # program, test, whether Python passes it: without a reference
+    "keys and a set": ("def f(d): return d.keys()", "assert f({1: 2}) == {1} and {1}.issubset(f({1: 2})) and 1 in f({1: 2})", True),
+    "keys and a list": ("def f(d): return d.keys()", "assert f({1: 2}) == [1]", False),
+    "keys of nothing": ("def f(): return {}.keys()", "assert f() == set() and not f() and len(f()) == 0", True),
+    "items and a set": ("def f(d): return d.items()", "assert f({1: 2}) == {(1, 2)} and sorted(f({3: 1, 2: 1}))[0] == (2, 1)", True),
+    "values": ("def f(d): return d.values()", "assert list(f({1: 2})) == [2] and 2 in f({1: 2}) and f({1: 2}) != [2]", True),
+    "values and values": ("def f(d): return d.values()", "assert f({1: 2}) == f({1: 2})", False),
+    "keys in an order": ("import collections\ndef f(): return collections.OrderedDict(b=1, a=2).keys()", "assert list(f()) == ['b', 'a'] and f() == {'a', 'b'}", True),
+    "keys that are given on": ("def f(ks): return sorted(ks)", "d = {2: 1, 1: 1}\nassert f(d.keys()) == [1, 2]", True),
+    "bytearray and bytes": ("def f(): return bytearray(b'ab')", "assert f() == b'ab' == bytearray(f()) and f()[0] == 97 and f().upper() == b'AB'", True),
+    "a bytearray that is changed": ("def f(b): b[0] = 65", "b = bytearray(b'ab')\nf(b)\nassert b == b'Ab'", True),
+    "a mappingproxy": ("import types\ndef f(): return types.MappingProxyType({1: 2})", "assert f() == {1: 2} and f()[1] == 2 and len(f()) == 1", True),
+    "a class": ("def f(x): return type(x)", "assert f(1) == int and f('') is str and f([]) in (list, tuple)", True),
+    "another class": ("def f(x): return bool", "assert f(1) == int", False),
+    "a fold": (
+        "import datetime\ndef f(): return datetime.datetime(2020, 1, 1, fold=1), datetime.time(1, fold=1)",
+        "assert [t.fold for t in f()] == [1, 1]", True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AS_PYTHON)
+def test_the_verdict_is_pythons_without_a_reference(judge: Callable[..., list[Verdict]], name: str) -> None:
+    program, test, right = AS_PYTHON[name]
+    (verdict,) = judge(program, test)
+    assert (verdict.passed, verdict.isolation) == (right, "separate"), verdict
+    names: dict[str, Any] = {}
+    exec(program, names)
+    try:
+        exec(test, names)
+    except Exception:
+        assert not right
+    else:
+        assert right
 
 
 NEEDS_PYTHON = {  # what the evaluator cannot do, and Python can

@@ -318,7 +318,7 @@ def test_a_copy_is_equal_and_of_the_same_type(value: Any) -> None:
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),
         lambda inner: (
             st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from([*"tszdocmqvhbn", "x", ""]), inner, max_size=2)
+            | st.dictionaries(st.sampled_from([*"tszdocmqvhbnkilp", "x", ""]), inner, max_size=2)
         ),
         max_leaves=12,
     )
