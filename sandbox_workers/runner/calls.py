@@ -1,10 +1,10 @@
 """The protocol between a data test and the program under test. Calls go to the program, and copies of the results come
 back. `Server` is the program's end, `Caller` the test's end.
 
-    {"o": operation, "f": name or number, "a": args, "k": kwargs, "w": numbers of the args and kwargs,
-     "y": numbers of objects to release}
-        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value]]} of the arguments that
-           have changed; or {"big": reason}
+    {"o": operation, "f": name or number, "a": args, "k": kwargs, "y": numbers of objects to release,
+     "w": numbers under which the args, the kwargs and the result are watched, "u": numbers that are watched no longer}
+        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value]]} of the watched values
+           that have changed, and "n": the numbers of those before this request that the program keeps; or {"big": reason}
 
 | operation | target | effect |
 |---|---|---|
@@ -19,8 +19,9 @@ back. `Server` is the program's end, `Caller` the test's end.
 
 import itertools
 import socket
+import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -40,8 +41,9 @@ MOST_TAKEN = 1 << 16
 """Largest number of items in one answer."""
 SINGLE = 1000
 """Number of items of an iterator that are requested one by one. After them it is read ahead."""
-MOST_WATCHED = 100
-"""Number of arguments whose changes a test sees: the most recent ones."""
+MOST_WATCHED = 500
+"""Largest number of arguments and results that a test and the program both keep. A test that exceeds it cannot be judged on
+copies: each of these values is compared with its copy after each call."""
 _OF_OBJECTS: dict[str, Callable[..., Any]] = {
     "len": len,
     "bool": bool,
@@ -62,6 +64,36 @@ UNOBSERVED = tuple(
     for kind in ([], (), "", {}, {}.keys(), {}.values(), {}.items(), set(), range(0), reversed([]), b"")
 )
 """Types of iterators that may be read ahead, because a program cannot see how far they have been read."""
+CHANGEABLE = (list, dict, set, deque, bytearray, tuple)
+"""Classes of values that may change, or whose items may."""
+
+
+def box_of(value: Any, boxes: Iterable[list]) -> list:
+    """Returns [value], one for each object: two boxes of an object would each be a reference to it."""
+    return next((box for box in boxes if box[0] is value), [value])
+
+
+def is_shared(box: Iterable) -> bool:
+    """Returns whether anything else than this container refers to one of its items, or to a part of one, that may change."""
+    for item in box:
+        if not isinstance(item, CHANGEABLE) or item == ():
+            continue
+        if sys.getrefcount(item) > _ALONE:
+            return True
+        parts = dict.values(item) if isinstance(item, dict) else item
+        if not ATOMS.issuperset(map(type, parts)) and is_shared(parts):
+            return True
+    return False
+
+
+def _count() -> int:
+    for item in [[]]:
+        return sys.getrefcount(item)
+    return 0
+
+
+_ALONE = _count()
+"""Number of references to an item to which only its container refers, while `is_shared` looks at it."""
 
 
 # ---------------------------------------------------------------- the program's end
@@ -75,8 +107,9 @@ class Server:
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         """Number of each object that is kept, by its id. An object has only one number."""
-        self._watched: deque[tuple[int, Any, str]] = deque(maxlen=MOST_WATCHED)
-        """Arguments that the program may have kept: (number, value, text of the value as it was last sent to the test)."""
+        self._watched: dict[int, tuple[list, str]] = {}
+        """Values that the test has copies of and that the program may change: by number, [value] and the text of its
+        encoding, in which nan equals nan, as it was last sent to the test."""
         self._next = 0
 
     def serve(self) -> None:
@@ -89,34 +122,43 @@ class Server:
                 send_frame(self._connection, reply, MAX_VALUE)
             except (FrameTooLarge, RecursionError, MemoryError) as error:
                 send_frame(self._connection, {"big": type(error).__name__})
+            del reply  # it may refer to parts of what is watched
 
     def _answer(self, request: dict) -> dict:
         for number in request.get("y", ()):
-            self._numbers.pop(id(self._objects.pop(number)), None)
+            self._numbers.pop(id(self._objects.pop(number, self)), None)
+        for number in request.get("u", ()):
+            self._watched.pop(number, None)
+        self._watched = {number: known for number, known in self._watched.items() if is_shared(known[0])}
+        kept, numbers = list(self._watched), request.get("w", ())
         try:
             args = [copies.decode(value, self._known) for value in request.get("a", ())]
             kwargs = {name: copies.decode(value, self._known) for name, value in request.get("k", {}).items()}
-            if "w" in request:
-                self._watch(request["w"], (*args, *kwargs.values()))
-            reply = {"v": self._encoded(self._perform(request, args, kwargs))}
+            for number, value in zip(numbers, (*args, *kwargs.values()), strict=False):
+                self._watch(number, value)
+            result = self._perform(request, args, kwargs)
+            reply = {"v": self._encoded(result)}
+            if numbers:
+                self._watch(numbers[-1], result)
         except BaseException as error:
             reply = _raised(error)
         if changed := self._changed():
             reply["w"] = changed
+        if kept:
+            reply["n"] = kept
         return reply
 
-    def _watch(self, numbers: Sequence[int], given: Sequence[Any]) -> None:
-        """Remembers the given values by the text of their encoding, in which nan equals nan."""
-        for number, value in zip(numbers, given, strict=True):
-            if type(value) not in ATOMS:
-                self._watched.append((number, value, repr(self._encoded(value))))
+    def _watch(self, number: int, value: Any) -> None:
+        if isinstance(value, CHANGEABLE):
+            box = box_of(value, (box for box, _ in self._watched.values()))
+            self._watched[number] = box, repr(self._encoded(value))
 
     def _changed(self) -> list:
         changed = []
-        for index, (number, value, was) in enumerate(self._watched):
-            now = self._encoded(value)
+        for number, (box, was) in self._watched.items():
+            now = self._encoded(box[0])
             if (text := repr(now)) != was:
-                self._watched[index] = number, value, text
+                self._watched[number] = box, text
                 changed.append([number, now])
         return changed
 
@@ -216,21 +258,22 @@ class Caller:
         Args:
             test: the test, or None if it could not be read.
             plain: True if the reference returned only values and iterators and did not change its arguments. Then the
-                test may ask nothing more of this program's objects. If this program changes an argument, the test must
-                also pass as if it had not: see `again`.
+                test may ask nothing more of this program's objects.
         """
         self.plain = plain
         self.more_than_results = False
         """True if the test asked for something of an object of the program, or if the program has changed an argument."""
-        self._log: list[dict] = []
-        """All answers of the test, if its arguments may be changed."""
-        self._replayed: Iterator[dict] | None = None
+        self._log: list[tuple[list[int], dict]] = []
+        """All requests' numbers and answers, if values of the test may be changed."""
+        self._replayed: Iterator[tuple[list[int], dict]] | None = None
         self._watches = test is not None and test.keeps
-        """True if arguments may be values that the test keeps. They are changed when the program changes its copies."""
+        """True if the test may keep arguments or results. They are changed when the program changes its copies."""
         self.named: Set[str] = frozenset() if test is None else test.free
         """Names of the program that the test uses. Objects of classes with these names may have methods that plain
         values have, too."""
-        self._given: dict[int, Any] = {}
+        self._given: dict[int, list] = {}
+        """[value] of the test, by the number under which the program's copy is watched."""
+        self._unwatched: list[int] = []
         self._changes: list[tuple[Any, Any]] = []
         """(a value of the test, what the program's copy has become), for changes that the test does not see yet."""
 
@@ -251,8 +294,9 @@ class Caller:
         """
         if self.fatal is not None:
             raise self.fatal
+        given = (*args, *kwargs.values())
         if self._replayed is not None:
-            return self._replay()
+            return self._replay(given)
         self.asked += 1
         if operation in _OF_OBJECTS:
             if self.plain:
@@ -263,17 +307,16 @@ class Caller:
             request["y"], self._dropped = self._dropped, []
         try:
             request["a"] = [copies.encode(self._now(value), _refer) for value in args]
-            if self._watches and (args or kwargs):
-                given = (*args, *kwargs.values())
-                request["w"] = [next(self._numbers) for _ in given]
-                self._given |= zip(request["w"], given, strict=True)
+            if self._watches:
+                request["u"] = self._unwatch()
+                request["w"] = [next(self._numbers) for _ in (*given, "result")]
             if kwargs:
                 request["k"] = {name: copies.encode(self._now(v), _refer) for name, v in kwargs.items()}
         except RecursionError:
             raise NotData("a value nested too deeply to pass to the program") from None
         kernel.set_name(ASKING)
         try:
-            return self._answer(request)
+            return self._answer(request, given)
         except Fatal as error:
             self.fatal = error
             raise
@@ -281,21 +324,33 @@ class Caller:
             kernel.set_name(TESTING)
 
     def again(self) -> bool:
-        """Returns whether the test must be evaluated a second time, with the same answers but with its own values
-        unchanged, and prepares for it. Otherwise a program that clears its argument would pass `r = f(xs)`,
-        `assert r == sorted(xs)` by returning an empty list."""
-        if not (self.plain and self._log and any("w" in reply for reply in self._log)):
+        """Returns whether the test must be evaluated a second time, with the same answers, and prepares for it. If the
+        program has changed values of the test, the test must pass in two ways.
+
+        With `plain`, it must pass with the changes, and with its own values unchanged. Otherwise a program that clears its
+        argument would pass `r = f(xs)`, `assert r == sorted(xs)` by returning an empty list. Without `plain`, it must pass
+        if it sees the changes only after each comparison, and if it sees them at once, as in Python."""
+        if not any("w" in reply for _, reply in self._log):
             return False
         self._replayed = iter(self._log)
         return True
 
-    def _replay(self) -> Any:
-        reply = next(self._replayed or iter(()), None)
-        if reply is None:
+    def _replay(self, given: Sequence[Any]) -> Any:
+        numbers, reply = next(self._replayed or iter(()), ([], None))
+        if reply is None or len(numbers) != len(given) + 1:
             raise ObjectCompared("the test goes another way after the program has changed what it was given")
-        return self._result(reply)
+        return self._result(numbers, given, reply)
 
-    def _answer(self, request: dict) -> Any:
+    def _unwatch(self) -> list[int]:
+        """Returns the numbers of values that the test no longer keeps, and forgets them."""
+        gone = [number for number, box in self._given.items() if not is_shared(box)]
+        for number in gone:
+            del self._given[number]
+        gone += self._unwatched
+        self._unwatched = []
+        return gone
+
+    def _answer(self, request: dict, given: Sequence[Any]) -> Any:
         try:
             send_frame(self._connection, request, MAX_VALUE)
         except FrameTooLarge as error:
@@ -306,31 +361,48 @@ class Caller:
             reply = self.frames.next()
             if "big" in reply:
                 raise ValueTooLarge(str(reply["big"]))
-            self._take_changes(reply)
+            numbers = request.get("w", [])
             if self._watches:
-                self._log.append(reply)
-            result = self._result(reply)
+                self._log.append((numbers, reply))
+            result = self._result(numbers, given, reply)
         except (NotData, ObjectCompared, ValueTooLarge, ProgramRaised):
             raise
         except Exception as error:
             raise of_reading(error) from None
         return result
 
-    def _take_changes(self, reply: dict) -> None:
-        for number, value in reply.get("w", ()):
-            if number in self._given:  # otherwise it belongs to an earlier test
-                self._changes.append((self._given[number], copies.decode(value, self._stands_for)))
-                self.more_than_results |= not self.plain
-        if (
-            self.plain
-        ):  # as Python has it; what the test would find without the changes is looked at by `again`
-            self.see_changes()
+    def _result(self, numbers: Sequence[int], given: Sequence[Any], reply: dict) -> Any:
+        """Returns the result in an answer, after the changes that it tells of."""
+        again = self._replayed is not None
+        if not (again and self.plain):
+            self._keep(reply.get("n", ()))
+            for number, value in zip(numbers, given, strict=False):
+                self._given[number] = box_of(value, self._given.values())
+            for number, value in reply.get("w", ()):
+                if number in self._given:  # otherwise it belongs to an earlier test
+                    box = self._given[number]
+                    self._changes.append((box[0], copies.decode(value, self._stands_for)))
+                    self.more_than_results |= not self.plain
+            if self.plain or again:
+                self.see_changes()
+        names, text = reply.get("x", ((), ""))
+        if names:
+            raise ProgramRaised([str(name) for name in names], str(text))
+        result = copies.decode(reply["v"], self._stands_for)
+        if numbers:
+            self._given[numbers[-1]] = box_of(result, self._given.values())
+        return result
 
-    def _result(self, reply: dict) -> Any:
-        if "x" not in reply:
-            return copies.decode(reply["v"], self._stands_for)
-        names, text = reply["x"]
-        raise ProgramRaised([str(name) for name in names], str(text))
+    def _keep(self, kept: Sequence[int]) -> None:
+        """Forgets the values that the program does not keep."""
+        if len(kept) > MOST_WATCHED:
+            raise NotData(f"more than {MOST_WATCHED} values that the program and the test keep")
+        before, self._given = self._given, {}
+        for number in kept:
+            if isinstance((box := before.get(number, [None]))[0], CHANGEABLE):
+                self._given[number] = box
+            else:
+                self._unwatched.append(number)
 
     def _now(self, value: Any) -> Any:
         """Returns what the program has made of a value, even if the test does not see the change yet."""

@@ -64,7 +64,8 @@ class DataTest:
     only_loads: bool
     """True if the test is only `pass`: it checks no more than that the program can be loaded."""
     keeps: bool
-    """True if arguments contain names that the test defines. What a program does to their values could be seen later."""
+    """True if arguments contain names that the test defines, or if the test may keep results. What a program does to these
+    values could be seen later."""
 
 
 def read_often(source: str) -> DataTest:
@@ -108,7 +109,7 @@ def read(source: str) -> DataTest:
     used -= bound | imported
     if not_pure := used & _IMPURE_BUILTINS:
         raise NotData(", ".join(sorted(not_pure)))
-    calls = _arguments(nodes, parents, bound, used - LIBRARY.keys())
+    calls, assigns = _arguments(nodes, parents, bound, used - LIBRARY.keys())
     with_literals = {call.func.id for call, has in calls if type(call.func) is ast.Name and not has & _CALL}
     return DataTest(
         source=source,
@@ -117,7 +118,8 @@ def read(source: str) -> DataTest:
         free=frozenset(used),
         with_literals=frozenset(with_literals & used),
         only_loads=all(isinstance(statement, ast.Pass) for statement in tree.body),
-        keeps=any(
+        keeps=(assigns and len(calls) > 1)
+        or any(
             has & _BOUND and (has & _PROGRAMS or not _is_library_function(call.func, imported))
             for call, has in calls
         ),
@@ -147,11 +149,13 @@ _CALL, _BOUND, _PROGRAMS = 1, 2, 4
 
 def _arguments(
     nodes: list[ast.AST], parents: list[int], bound: Set[str], programs: Set[str]
-) -> list[tuple[ast.Call, int]]:
-    """Returns the calls, each with what its arguments hold. Each node is looked at once: calls may be nested deeply."""
-    holds, given, calls = [0] * len(nodes), [0] * len(nodes), []
+) -> tuple[list[tuple[ast.Call, int]], bool]:
+    """Returns the calls, each with what its arguments hold, and whether a call's result is assigned. Each node is looked
+    at once: calls may be nested deeply."""
+    holds, given, calls, assigns = [0] * len(nodes), [0] * len(nodes), [], False
     for index in range(len(nodes) - 1, 0, -1):  # children before their parents
         node, parent, has = nodes[index], nodes[parents[index]], holds[index]
+        assigns |= has & _CALL and type(node) in (ast.Assign, ast.AnnAssign, ast.For)
         if type(node) is ast.Call:
             calls.append((node, given[index]))
             has |= _CALL
@@ -160,7 +164,7 @@ def _arguments(
         holds[parents[index]] |= has
         if type(parent) is ast.Call and node is not parent.func:
             given[parents[index]] |= has
-    return calls
+    return calls, bool(assigns)
 
 
 def _is_library_function(called: ast.expr, imported: Set[str]) -> bool:

@@ -199,6 +199,35 @@ AS_PYTHON: dict[str, tuple[str, str, bool]] = {  # program, test, whether Python
     "a mappingproxy": ("import types\ndef f(): return types.MappingProxyType({1: 2})", "assert f() == {1: 2} and f()[1] == 2 and len(f()) == 1", True),
     "a class": ("def f(x): return type(x)", "assert f(1) == int and f('') is str and f([]) in (list, tuple)", True),
     "another class": ("def f(x): return bool", "assert f(1) == int", False),
+    "a result that is changed later": ("xs = []\ndef f(): return xs\ndef g(): xs.append(1)", "a = f()\ng()\nassert a == [1]", True),
+    "a result that is no copy": ("xs = []\ndef f(): return xs\ndef g(): xs.append(1)", "a = f()\ng()\nassert a == []", False),
+    "an attribute that is changed later": (
+        "class A:\n    def __init__(self): self.xs = [[1]]\n    def add(self, x): self.xs[0].append(x)",
+        "a = A()\nxs = a.xs\na.add(2)\nrow = xs[0]\na.add(3)\nassert xs == [[1, 2, 3]] and row == [1, 2, 3]", True,
+    ),
+    "a result that makes up items is changed later": (
+        "import collections\ndef f(): return collections.defaultdict(list)\ndef g(d, k): d[k].append(1)",
+        "d = f()\ng(d, 'a')\nassert d == {'a': [1]} and len(d) == 1", True,
+    ),
+    "many arguments": (
+        "kept = []\ndef f(xs): kept.append(xs)\ndef g():\n    for xs in kept: xs.append(0)",
+        "xss = [[i] for i in range(300)]\nfor xs in xss: f(xs)\ng()\nassert all(len(xs) == 2 for xs in xss)", True,
+    ),
+    "many calls that keep nothing": (
+        "def f(xs): return xs",
+        "xs, ys = [1], []\nfor i in range(2000):\n    r = f(xs)\n    ys = f(r)\nassert xs == r == ys == [1]", True,
+    ),
+    "many readings of what grows": (
+        "class A:\n    def __init__(self): self.xs = []\n    def add(self, x): self.xs.append(x)",
+        "a = A()\nfor i in range(700):\n    a.add(i)\n    xs = a.xs\n    assert xs[-1] == i\nassert len(xs) == 700", True,
+    ),
+    "an argument changed within the comparison": ("def f(xs): xs.sort(); return list(xs)", "xs = [3, 1]\nassert (f(xs), xs) == ([1, 3], [3, 1])", False),
+    "an argument changed within a chain": ("def f(xs): xs.sort(); return list(xs)", "xs = [3, 1]\nassert f(xs) == [1, 3] != xs", False),
+    "an argument changed within a sum": ("def f(xs): xs.sort(); return list(xs)", "xs = [3, 1]\nassert f(xs) + xs == [1, 3, 3, 1]", False),
+    "an iterator over a changed argument": (
+        "def f(xs):\n    xs.append(0)\n    yield from xs",
+        "xs = [3, 1]\nassert list(f(xs)) == [3, 1, 0]\nassert xs == [3, 1, 0]\nassert list(f([1])) == [1, 0]", True,
+    ),
     "a fold": (
         "import datetime\ndef f(): return datetime.datetime(2020, 1, 1, fold=1), datetime.time(1, fold=1)",
         "assert [t.fold for t in f()] == [1, 1]", True,
@@ -219,6 +248,17 @@ def test_the_verdict_is_pythons_without_a_reference(judge: Callable[..., list[Ve
         assert not right
     else:
         assert right
+
+
+def test_more_values_than_are_watched_are_no_data(judge: Callable[..., list[Verdict]]) -> None:
+    program = "kept = []\ndef f(xs): kept.append(xs)\ndef g():\n    for xs in kept: xs.append(0)"
+    test = (
+        "xss = [[i] for i in range(600)]\nfor xs in xss: f(xs)\ng()\nassert all(len(xs) == 2 for xs in xss)"
+    )
+    (verdict,) = judge(program, test)
+    assert verdict.passed and verdict.isolation == "shared", verdict
+    (verdict,) = judge(program, KnownTest(test, data=True))
+    assert verdict.status is Status.RUNTIME_ERROR and "500 values" in verdict.error, verdict
 
 
 NEEDS_PYTHON = {  # what the evaluator cannot do, and Python can
