@@ -18,6 +18,7 @@ back. `Server` is the program's end, `Caller` the test's end.
 """
 
 import itertools
+import operator
 import socket
 import sys
 from collections import deque
@@ -250,7 +251,7 @@ class Caller:
         self._numbers = itertools.count()
         self.begin(None, False)
         self._handles: WeakValueDictionary[int, Handle] = WeakValueDictionary()
-        self._dropped: list[int] = []
+        self._dropped: set[int] = set()
 
     def begin(self, test: DataTest | None, plain: bool) -> None:
         """Prepares for the next test.
@@ -304,7 +305,7 @@ class Caller:
             self.more_than_results = True
         request: dict[str, Any] = {"o": operation, "f": target}
         if self._dropped:
-            request["y"], self._dropped = self._dropped, []
+            request["y"], self._dropped = list(self._dropped), set()
         try:
             request["a"] = [copies.encode(self._now(value), _refer) for value in args]
             if self._watches:
@@ -362,6 +363,7 @@ class Caller:
             if "big" in reply:
                 raise ValueTooLarge(str(reply["big"]))
             numbers = request.get("w", [])
+            request.clear()  # it may refer to parts of the test's values: see is_shared
             if self._watches:
                 self._log.append((numbers, reply))
             result = self._result(numbers, given, reply)
@@ -377,10 +379,13 @@ class Caller:
         if not (again and self.plain):
             self._keep(reply.get("n", ()))
             for number, value in zip(numbers, given, strict=False):
-                self._given[number] = box_of(value, self._given.values())
+                if not isinstance(value, copies.Copied):  # the program gets itself what is watched already
+                    self._given[number] = box_of(value, self._given.values())
             for number, value in reply.get("w", ()):
                 if number in self._given:  # otherwise it belongs to an earlier test
                     box = self._given[number]
+                    if sum(other is box for other in self._given.values()) > 1:
+                        raise NotData("a change of a value of which the program has two copies")
                     self._changes.append((box[0], copies.decode(value, self._stands_for)))
                     self.more_than_results |= not self.plain
             if self.plain or again:
@@ -410,7 +415,10 @@ class Caller:
 
     def see_changes(self) -> None:
         while self._changes:
-            _fill(*self._changes.pop(0))
+            value, changed = self._changes.pop(0)
+            if is_shared(_parts(value)) and not _begins_alike(value, changed):
+                raise NotData("a change of a part to which the test refers elsewhere")
+            _fill(value, changed)
 
     def _stands_for(self, tag: str, body: Any) -> Any:
         number, kind, *base = body
@@ -425,45 +433,47 @@ class Caller:
             return value[0]
         if (handle := self._handles.get(number)) is None:
             handle = self._handles[number] = Handle(self, number, kind)
+            self._dropped.discard(number)  # the program has not been told that it was dropped
         handle.is_derived = bool(value)
         return handle
 
     def drop(self, number: int) -> None:
-        self._dropped.append(number)
+        self._dropped.add(number)
+
+
+def _begins_alike(value: Any, changed: Any) -> bool:
+    """Returns whether the containers in a value are what they were, as far as both go. If not, the program may have changed
+    them or put others in their place, which makes a difference to who refers to them."""
+    pairs = zip(_parts(value), _parts(changed), strict=False)
+    return all(
+        repr(copies.encode(one, id)) == repr(copies.encode(other, id))
+        for one, other in pairs
+        if isinstance(one, CHANGEABLE)
+    )
+
+
+def _parts(value: Any) -> Iterable:
+    return value.values() if isinstance(value, dict) else value
 
 
 def _fill(value: Any, changed: Any) -> None:
-    """Changes a container, and the containers in it, to what its copy has become. They are changed in place, because
-    the test may have names for the parts, too."""
+    """Changes a container to what its copy has become."""
     if type(value) is not type(changed):
         raise ObjectCompared("the program makes an object of an argument")
-    if isinstance(value, dict):
-        parts = {key: _filled(value.get(key), item) for key, item in changed.items()}
-        value.clear()
-        value.update(parts)
-    elif isinstance(value, set):
+    if isinstance(value, dict | set):
         value.clear()
         value.update(changed)
     elif isinstance(value, list | deque):
-        before = [*value, *[None] * (len(changed) - len(value))]
-        items = [_filled(one, other) for one, other in zip(before, changed, strict=False)]
         value.clear()
-        value.extend(items)
+        value.extend(changed)
     elif isinstance(value, bytearray):
         value[:] = changed
     elif isinstance(value, tuple) and len(value) == len(changed):
         for one, other in zip(value, changed, strict=True):
-            _filled(one, other)
+            if isinstance(one, CHANGEABLE) and one != ():
+                _fill(one, other)
     else:
         raise NotData(f"a change of a {type(value).__name__}")
-
-
-def _filled(value: Any, changed: Any) -> Any:
-    """Returns the value, changed in place, if both are containers of the same type. Otherwise returns `changed`."""
-    if type(value) is not type(changed) or not isinstance(value, (*CONTAINERS, deque, bytearray)):
-        return changed
-    _fill(value, changed)
-    return value
 
 
 class Name(Foreign):
@@ -473,6 +483,11 @@ class Name(Foreign):
 
     def __init__(self, caller: Caller, name: str) -> None:
         self._caller, self.name = caller, name
+
+    def __eq__(self, other: object) -> bool:
+        return self._decides(other) if isinstance(other, Foreign) else False
+
+    __hash__ = Foreign.__hash__
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._caller.ask("call", self.name, args, kwargs)
@@ -491,12 +506,14 @@ class Handle(Foreign):
     """A reference to an object that stays in the program. The object decides no comparison: if its class is a subclass
     of a plain type, its value as that type is compared."""
 
-    __slots__ = ("__weakref__", "_caller", "is_derived", "kind", "number")
+    __slots__ = ("__weakref__", "_caller", "is_derived", "items_read", "kind", "number")
 
     def __init__(self, caller: Caller, number: int, kind: str) -> None:
         self._caller, self.number, self.kind = caller, number, kind
         self.is_derived = False
         """True if its class is a subclass of a plain type."""
+        self.items_read: list[str] = []
+        """Texts of the items that were read of it, if it is no iterator."""
 
     def __del__(self) -> None:
         self._caller.drop(self.number)
@@ -555,8 +572,22 @@ class Handle(Foreign):
         goes_on, taken = True, 1
         while goes_on:  # a long iterator is read ahead after SINGLE items
             items, goes_on = iterator._ask("take" if taken < SINGLE else "drain", min(taken, SINGLE))
+            self._compare(iterator, taken - 1, items, goes_on)
             yield from items
             taken += len(items)
+
+    def _compare(self, iterator: "Handle", begin: int, items: list[Any], goes_on: bool) -> None:
+        """Refuses a value with other items than when it was read before. The reference returned none, or an iterator."""
+        if not self._caller.plain or iterator is self:
+            return
+        before = self.items_read
+        for index, text in enumerate((repr(copies.encode(item, lambda _: None)) for item in items), begin):
+            if index == len(before):
+                before.append(text)
+            elif before[index] != text:
+                raise ObjectCompared(f"a {self.kind} that has other items when it is read again")
+        if not goes_on and begin + len(items) < len(before):
+            raise ObjectCompared(f"a {self.kind} that has fewer items when it is read again")
 
     def __next__(self) -> Any:
         items, _ = self._ask("take", 1)
@@ -571,6 +602,7 @@ class Handle(Foreign):
         iterator, every, goes_on = self._iterator(), [], True
         while goes_on:
             items, goes_on = iterator._ask("drain", MOST_TAKEN)
+            self._compare(iterator, len(every), items, goes_on)
             every += items
         return every
 
@@ -589,7 +621,28 @@ class Handle(Foreign):
             other._ask("base") if isinstance(other, Handle) and other.is_derived else other
         )
 
-    __hash__ = Foreign.__hash__
+    def __hash__(self) -> int:
+        return hash(self._ask("base")) if self.is_derived else self._decides()
+
+
+def _by_value(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Handle, Any], Any]:
+    """Returns the method of Handle for an operation with a plain value."""
+
+    def method(self: Handle, other: Any) -> Any:
+        if not self.is_derived or isinstance(other, Foreign):
+            return self._decides(other)
+        value = self._ask("base")
+        return operation(other, value) if reflected else operation(value, other)
+
+    return method
+
+
+for _name in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split():  # noqa: SIM905
+    _operation = getattr(operator, f"__{_name}__")
+    setattr(Handle, f"__{_name}__", _by_value(_operation))
+    setattr(Handle, f"__r{_name}__", _by_value(_operation, reflected=True))
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(Handle, f"__{_name}__", _by_value(getattr(operator, _name)))
 
 
 def _refer(value: Any) -> dict:

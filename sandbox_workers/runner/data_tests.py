@@ -92,7 +92,7 @@ def read(source: str) -> DataTest:
     tree = ast.parse(source, "test.py")
     nodes, parents = _without_annotations(tree)
     functions = {node.name for node in nodes if type(node) is ast.FunctionDef}
-    bound, imported, used = set(functions), set(), set()
+    bound, imported, used, caught = set(functions), set(), set(), set()
     for node in nodes:
         if type(node) not in _ALWAYS_ALLOWED:
             _check(node, functions)
@@ -101,10 +101,15 @@ def read(source: str) -> DataTest:
                 (used if type(context) is ast.Load else bound).add(name)
             case ast.arg(arg=name):
                 bound.add(name)
-            case ast.ExceptHandler(name=str(name)):
-                bound.add(name)
+            case ast.ExceptHandler(type=kind, name=name):
+                bound |= {name} if name else set()
+                caught |= (
+                    {part.id for part in ast.walk(kind) if isinstance(part, ast.Name)} if kind else set()
+                )
             case ast.alias(name=name, asname=other):
                 imported.add(other or name)
+    if caught & bound:
+        raise NotData("except of a variable")
     imported -= bound
     used -= bound | imported
     if not_pure := used & _IMPURE_BUILTINS:
@@ -161,6 +166,8 @@ def _arguments(
             has |= _CALL
         elif type(node) is ast.Name:
             has |= _BOUND * (node.id in bound) | _PROGRAMS * (node.id in programs)
+        elif type(node) is ast.BinOp and type(node.op) is ast.Mult:
+            has |= _BOUND  # [[0] * 2] * 2 is a list that holds another one twice
         holds[parents[index]] |= has
         if type(parent) is ast.Call and node is not parent.func:
             given[parents[index]] |= has

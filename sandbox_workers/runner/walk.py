@@ -5,7 +5,7 @@ import ast
 import collections
 import operator
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -182,7 +182,7 @@ class Walk:
                     self._assign(target, self.value(value, scope), scope)
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
                 before = self._name(name, scope)
-                if type(before) in (list, set, dict, bytearray, collections.deque):
+                if isinstance(before, list | set | dict | bytearray | collections.deque):
                     raise not_data(node, "a change of a value")
                 scope[name] = _BINARY[type(op)](before, self.value(value, scope))
             case ast.For(target=target, iter=iterable, body=body, orelse=orelse):
@@ -319,7 +319,7 @@ class Walk:
             case ast.SetComp(elt=element, generators=generators):
                 return set(self._made(element, generators, scope))
             case ast.GeneratorExp(elt=element, generators=generators):
-                return self._made(element, generators, scope)
+                return self._made(element, generators, scope, iter(self.value(generators[0].iter, scope)))
             case ast.DictComp(key=key, value=value, generators=generators):
                 return dict(self._made(ast.Tuple([key, value], ast.Load()), generators, scope))
             case ast.Lambda():
@@ -358,11 +358,16 @@ class Walk:
         return holds
 
     def _made(
-        self, element: ast.expr, generators: Sequence[ast.comprehension], scope: ChainMap[str, Any]
+        self,
+        element: ast.expr,
+        generators: Sequence[ast.comprehension],
+        scope: ChainMap[str, Any],
+        items: Iterable[Any] | None = None,
     ) -> Iterator[Any]:
+        """Yields the items of a comprehension. Those of the first loop are given if they are found before it begins."""
         first, *rest = generators
         inner = scope.new_child()
-        for item in self.value(first.iter, scope):
+        for item in self.value(first.iter, scope) if items is None else items:
             self._assign(first.target, item, inner)
             if all(self.value(test, inner) for test in first.ifs):
                 if rest:
@@ -423,12 +428,14 @@ class Walk:
         if set(given) != set(names):
             raise TypeError(f"arguments {sorted(given)} for {names}")
         inner = function.scope.new_child(given)
-        if isinstance(node, ast.Lambda):
-            return self.value(node.body, inner)
         try:
+            if isinstance(node, ast.Lambda):
+                return self.value(node.body, inner)
             self._body(node.body, inner)
         except _Return as returned:
             return returned.args[0]
+        except RecursionError:  # Python goes deeper
+            raise NotData("functions of the test that call each other too deeply") from None
         return None
 
 
