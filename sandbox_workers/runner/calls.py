@@ -77,14 +77,20 @@ def box_of(value: Any, boxes: Iterable[list]) -> list:
 def is_shared(box: Iterable) -> bool:
     """Returns whether anything else than this container refers to one of its items, or to a part of one, that may change."""
     for item in box:
-        if not isinstance(item, CHANGEABLE) or item == ():
+        if not isinstance(item, CHANGEABLE) or (type(item) is tuple and not item):
             continue
         if sys.getrefcount(item) > _ALONE:
             return True
-        parts = dict.values(item) if isinstance(item, dict) else item
-        if not ATOMS.issuperset(map(type, parts)) and is_shared(parts):
+        if not ATOMS.issuperset(map(type, _parts(item))) and is_shared(_parts(item)):
             return True
     return False
+
+
+def _parts(value: Any) -> Iterable:
+    """Returns what may change in a container, by no method of a subclass."""
+    if isinstance(value, dict):
+        return dict.values(value)
+    return next(kind for kind in CHANGEABLE if isinstance(value, kind)).__iter__(value)
 
 
 def _count() -> int:
@@ -249,6 +255,7 @@ class Caller:
         """Number of requests so far."""
         self.fatal: BaseException | None = None
         self._numbers = itertools.count()
+        self._given, self._unwatched = {}, []
         self.begin(None, False)
         self._handles: WeakValueDictionary[int, Handle] = WeakValueDictionary()
         self._dropped: set[int] = set()
@@ -272,9 +279,9 @@ class Caller:
         self.named: Set[str] = frozenset() if test is None else test.free
         """Names of the program that the test uses. Objects of classes with these names may have methods that plain
         values have, too."""
+        self._unwatched += self._given
         self._given: dict[int, list] = {}
         """[value] of the test, by the number under which the program's copy is watched."""
-        self._unwatched: list[int] = []
         self._changes: list[tuple[Any, Any]] = []
         """(a value of the test, what the program's copy has become), for changes that the test does not see yet."""
 
@@ -308,8 +315,9 @@ class Caller:
             request["y"], self._dropped = list(self._dropped), set()
         try:
             request["a"] = [copies.encode(self._now(value), _refer) for value in args]
+            if gone := self._unwatch():
+                request["u"] = gone
             if self._watches:
-                request["u"] = self._unwatch()
                 request["w"] = [next(self._numbers) for _ in (*given, "result")]
             if kwargs:
                 request["k"] = {name: copies.encode(self._now(v), _refer) for name, v in kwargs.items()}
@@ -435,6 +443,9 @@ class Caller:
             handle = self._handles[number] = Handle(self, number, kind)
             self._dropped.discard(number)  # the program has not been told that it was dropped
         handle.is_derived = bool(value)
+        handle.fixed = [
+            base for base in value if ATOMS.issuperset(map(type, base if type(base) is tuple else value))
+        ]
         return handle
 
     def drop(self, number: int) -> None:
@@ -450,10 +461,6 @@ def _begins_alike(value: Any, changed: Any) -> bool:
         for one, other in pairs
         if isinstance(one, CHANGEABLE)
     )
-
-
-def _parts(value: Any) -> Iterable:
-    return value.values() if isinstance(value, dict) else value
 
 
 def _fill(value: Any, changed: Any) -> None:
@@ -506,12 +513,14 @@ class Handle(Foreign):
     """A reference to an object that stays in the program. The object decides no comparison: if its class is a subclass
     of a plain type, its value as that type is compared."""
 
-    __slots__ = ("__weakref__", "_caller", "is_derived", "items_read", "kind", "number")
+    __slots__ = ("__weakref__", "_caller", "fixed", "is_derived", "items_read", "kind", "number")
 
     def __init__(self, caller: Caller, number: int, kind: str) -> None:
         self._caller, self.number, self.kind = caller, number, kind
         self.is_derived = False
         """True if its class is a subclass of a plain type."""
+        self.fixed: list[Any] = []
+        """[its value as that type], if it cannot change."""
         self.items_read: list[str] = []
         """Texts of the items that were read of it, if it is no iterator."""
 
@@ -617,12 +626,13 @@ class Handle(Foreign):
             return False
         if not self.is_derived:
             return self._decides(other)
-        return self._ask("base") == (
-            other._ask("base") if isinstance(other, Handle) and other.is_derived else other
-        )
+        return self._base() == (other._base() if isinstance(other, Handle) and other.is_derived else other)
 
     def __hash__(self) -> int:
-        return hash(self._ask("base")) if self.is_derived else self._decides()
+        return hash(self._base()) if self.is_derived else self._decides()
+
+    def _base(self) -> Any:
+        return self.fixed[0] if self.fixed else self._ask("base")
 
 
 def _by_value(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Handle, Any], Any]:
@@ -631,7 +641,7 @@ def _by_value(operation: Callable[[Any, Any], Any], reflected: bool = False) -> 
     def method(self: Handle, other: Any) -> Any:
         if not self.is_derived or isinstance(other, Foreign):
             return self._decides(other)
-        value = self._ask("base")
+        value = self._base()
         return operation(other, value) if reflected else operation(value, other)
 
     return method
