@@ -3,8 +3,8 @@ back. `Server` is the program's end, `Caller` the test's end.
 
     {"o": operation, "f": name or number, "a": args, "k": kwargs, "y": numbers of objects to release,
      "w": numbers under which the args, the kwargs and the result are watched, "u": numbers that are watched no longer}
-        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value]]} of the watched values
-           that have changed, and "n": the numbers of those before this request that the program keeps; or {"big": reason}
+        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value, whether its parts are
+           the same objects]]} of the watched values that have changed, and "n": the numbers of those before this request that the program keeps; or {"big": reason}
 
 | operation | target | effect |
 |---|---|---|
@@ -65,8 +65,14 @@ UNOBSERVED = tuple(
     for kind in ([], (), "", {}, {}.keys(), {}.values(), {}.items(), set(), range(0), reversed([]), b"")
 )
 """Types of iterators that may be read ahead, because a program cannot see how far they have been read."""
-CHANGEABLE = (list, dict, set, deque, bytearray, tuple)
-"""Classes of values that may change, or whose items may."""
+_CHANGEABLE = (list, dict, set, deque, bytearray, tuple)
+
+
+def may_change(value: Any) -> bool:
+    """Returns whether a value, or an item of it, may be changed in place."""
+    return isinstance(value, _CHANGEABLE) and not (
+        type(value) is tuple and ATOMS.issuperset(map(type, value))
+    )
 
 
 def box_of(value: Any, boxes: Iterable[list]) -> list:
@@ -74,23 +80,38 @@ def box_of(value: Any, boxes: Iterable[list]) -> list:
     return next((box for box in boxes if box[0] is value), [value])
 
 
-def is_shared(box: Iterable) -> bool:
-    """Returns whether anything else than this container refers to one of its items, or to a part of one, that may change."""
+def is_shared(box: Iterable, held: Set[int] = frozenset()) -> bool:
+    """Returns whether anything else than this container refers to one of its items, or to a part of one, that may change.
+
+    Args:
+        held: ids of parts to which one further reference is known.
+    """
     for item in box:
-        if not isinstance(item, CHANGEABLE) or (type(item) is tuple and not item):
+        if not may_change(item):
             continue
-        if sys.getrefcount(item) > _ALONE:
+        if sys.getrefcount(item) > _ALONE + (id(item) in held):
             return True
-        if not ATOMS.issuperset(map(type, _parts(item))) and is_shared(_parts(item)):
+        if not ATOMS.issuperset(map(type, _parts(item))) and is_shared(_parts(item), held):
             return True
     return False
+
+
+def changeable_parts(value: Any) -> list[Any]:
+    """Returns the containers in a value, at all depths, each once."""
+    found, seen = [value], {id(value)}
+    for part in found:  # it grows
+        if not ATOMS.issuperset(map(type, _parts(part))):
+            inner = {id(item): item for item in _parts(part) if may_change(item) and id(item) not in seen}
+            found += inner.values()
+            seen |= inner.keys()
+    return found[1:]
 
 
 def _parts(value: Any) -> Iterable:
     """Returns what may change in a container, by no method of a subclass."""
     if isinstance(value, dict):
         return dict.values(value)
-    return next(kind for kind in CHANGEABLE if isinstance(value, kind)).__iter__(value)
+    return next(kind for kind in _CHANGEABLE if isinstance(value, kind)).__iter__(value)
 
 
 def _count() -> int:
@@ -114,9 +135,9 @@ class Server:
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         """Number of each object that is kept, by its id. An object has only one number."""
-        self._watched: dict[int, tuple[list, str]] = {}
-        """Values that the test has copies of and that the program may change: by number, [value] and the text of its
-        encoding, in which nan equals nan, as it was last sent to the test."""
+        self._watched: dict[int, tuple[list, str, list]] = {}
+        """Values that the test has copies of and that the program may change: by number, [value], the text of its
+        encoding, in which nan equals nan, as it was last sent to the test, and the containers in it."""
         self._next = 0
 
     def serve(self) -> None:
@@ -136,7 +157,11 @@ class Server:
             self._numbers.pop(id(self._objects.pop(number, self)), None)
         for number in request.get("u", ()):
             self._watched.pop(number, None)
-        self._watched = {number: known for number, known in self._watched.items() if is_shared(known[0])}
+        self._watched = {
+            number: known
+            for number, known in self._watched.items()
+            if is_shared(known[0], frozenset(map(id, known[2])))
+        }
         kept, numbers = list(self._watched), request.get("w", ())
         try:
             args = [copies.decode(value, self._known) for value in request.get("a", ())]
@@ -156,17 +181,19 @@ class Server:
         return reply
 
     def _watch(self, number: int, value: Any) -> None:
-        if isinstance(value, CHANGEABLE):
-            box = box_of(value, (box for box, _ in self._watched.values()))
-            self._watched[number] = box, repr(self._encoded(value))
+        if may_change(value):
+            known = next((known for known in self._watched.values() if known[0][0] is value), None)
+            self._watched[number] = known or ([value], repr(self._encoded(value)), changeable_parts(value))
 
     def _changed(self) -> list:
         changed = []
-        for number, (box, was) in self._watched.items():
+        for number, (box, was, before) in self._watched.items():
             now = self._encoded(box[0])
             if (text := repr(now)) != was:
-                self._watched[number] = box, text
-                changed.append([number, now])
+                parts = changeable_parts(box[0])
+                self._watched[number] = box, text, parts
+                same = len(parts) >= len(before) and all(map(operator.is_, before, parts))
+                changed.append([number, now, same])
         return changed
 
     def _perform(self, request: dict, args: list, kwargs: dict) -> Any:
@@ -282,8 +309,9 @@ class Caller:
         self._unwatched += self._given
         self._given: dict[int, list] = {}
         """[value] of the test, by the number under which the program's copy is watched."""
-        self._changes: list[tuple[Any, Any]] = []
-        """(a value of the test, what the program's copy has become), for changes that the test does not see yet."""
+        self._changes: list[tuple[Any, Any, bool]] = []
+        """(a value of the test, what the program's copy has become, whether its parts are the same objects), for changes that
+        the test does not see yet."""
 
     def ask(
         self,
@@ -389,12 +417,12 @@ class Caller:
             for number, value in zip(numbers, given, strict=False):
                 if not isinstance(value, copies.Copied):  # the program gets itself what is watched already
                     self._given[number] = box_of(value, self._given.values())
-            for number, value in reply.get("w", ()):
+            for number, value, same in reply.get("w", ()):
                 if number in self._given:  # otherwise it belongs to an earlier test
                     box = self._given[number]
                     if sum(other is box for other in self._given.values()) > 1:
                         raise NotData("a change of a value of which the program has two copies")
-                    self._changes.append((box[0], copies.decode(value, self._stands_for)))
+                    self._changes.append((box[0], copies.decode(value, self._stands_for), bool(same)))
                     self.more_than_results |= not self.plain
             if self.plain or again:
                 self.see_changes()
@@ -412,20 +440,22 @@ class Caller:
             raise NotData(f"more than {MOST_WATCHED} values that the program and the test keep")
         before, self._given = self._given, {}
         for number in kept:
-            if isinstance((box := before.get(number, [None]))[0], CHANGEABLE):
+            if may_change((box := before.get(number, [None]))[0]):
                 self._given[number] = box
             else:
                 self._unwatched.append(number)
 
     def _now(self, value: Any) -> Any:
         """Returns what the program has made of a value, even if the test does not see the change yet."""
-        return next((changed for known, changed in reversed(self._changes) if known is value), value)
+        return next((changed for known, changed, _ in reversed(self._changes) if known is value), value)
 
     def see_changes(self) -> None:
         while self._changes:
-            value, changed = self._changes.pop(0)
-            if is_shared(_parts(value)) and not _begins_alike(value, changed):
-                raise NotData("a change of a part to which the test refers elsewhere")
+            value, changed, same = self._changes.pop(0)
+            if not same and is_shared(_parts(value)):
+                raise NotData("a part of an argument is replaced, to which the test refers elsewhere")
+            if _holds_twice(value) and not _begins_alike(value, changed):
+                raise NotData("a change of a list that a value holds twice")
             _fill(value, changed)
 
     def _stands_for(self, tag: str, body: Any) -> Any:
@@ -452,35 +482,51 @@ class Caller:
         self._dropped.add(number)
 
 
+def _holds_twice(value: Any) -> bool:
+    """Returns whether a container in the value is in it more than once."""
+    parts = changeable_parts(value)
+    return sum(may_change(item) for part in (value, *parts) for item in _parts(part)) > len(parts)
+
+
 def _begins_alike(value: Any, changed: Any) -> bool:
-    """Returns whether the containers in a value are what they were, as far as both go. If not, the program may have changed
-    them or put others in their place, which makes a difference to who refers to them."""
+    """Returns whether the containers in a value are unchanged, as far as both go."""
     pairs = zip(_parts(value), _parts(changed), strict=False)
-    return all(
-        repr(copies.encode(one, id)) == repr(copies.encode(other, id))
-        for one, other in pairs
-        if isinstance(one, CHANGEABLE)
-    )
+    texts = ([repr(copies.encode(each, id)) for each in pair] for pair in pairs if may_change(pair[0]))
+    return all(one == other for one, other in texts)
 
 
 def _fill(value: Any, changed: Any) -> None:
-    """Changes a container to what its copy has become."""
+    """Changes a container, and the containers in it, to what its copy has become. They are changed in place, because
+    the test may have names for the parts, too."""
     if type(value) is not type(changed):
         raise ObjectCompared("the program makes an object of an argument")
-    if isinstance(value, dict | set):
+    if isinstance(value, dict):
+        parts = {key: _filled(value.get(key), item) for key, item in changed.items()}
+        value.clear()
+        value.update(parts)
+    elif isinstance(value, set):
         value.clear()
         value.update(changed)
     elif isinstance(value, list | deque):
+        before = [*value, *[None] * (len(changed) - len(value))]
+        items = [_filled(one, other) for one, other in zip(before, changed, strict=False)]
         value.clear()
-        value.extend(changed)
+        value.extend(items)
     elif isinstance(value, bytearray):
         value[:] = changed
     elif isinstance(value, tuple) and len(value) == len(changed):
         for one, other in zip(value, changed, strict=True):
-            if isinstance(one, CHANGEABLE) and one != ():
-                _fill(one, other)
+            _filled(one, other)
     else:
         raise NotData(f"a change of a {type(value).__name__}")
+
+
+def _filled(value: Any, changed: Any) -> Any:
+    """Returns the value, changed in place, if both are containers of the same type. Otherwise returns `changed`."""
+    if type(value) is not type(changed) or not isinstance(value, _CHANGEABLE):
+        return changed
+    _fill(value, changed)
+    return value
 
 
 class Name(Foreign):

@@ -182,6 +182,10 @@ JUDGED: dict[str, tuple[str, str, str, bool]] = {  # reference, test, program, w
         "def f(xs): return sorted(xs)", "r = f([3, 1])\nassert set(r) == {1, 3} and all(a <= b for a, b in pairwise(r)) and 3 in r and 1 in r",
         VARIES.format("sorted(self.xs)"), True,
     ),
+    "the parts of an argument are changed": (
+        "def f(g): return sum(g, [])", "a, b = [1], [2]\nassert f([a, b]) == [1, 2]",
+        "def f(g):\n    g[0].extend(g[1])\n    return list(g[0])", True,
+    ),
     "NaN is no NaN": ("def f(x): return x", "assert [f(1)] == [f(1)]", "def f(x): return float('nan')", False),
     "a defaultdict for a dict": (
         "def f(s): return {c: 1 for c in s}", "assert sorted(f('ab').items()) == [('a', 1), ('b', 1)] and f('a').get('z') is None",
