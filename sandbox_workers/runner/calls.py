@@ -21,8 +21,9 @@ import itertools
 import operator
 import socket
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -65,7 +66,11 @@ UNOBSERVED = tuple(
     for kind in ([], (), "", {}, {}.keys(), {}.values(), {}.items(), set(), range(0), reversed([]), b"")
 )
 """Types of iterators that may be read ahead, because a program cannot see how far they have been read."""
-_CHANGEABLE = (list, dict, set, deque, bytearray, tuple)
+VIEWS = (
+    *(type(view()) for kind in ({}, OrderedDict()) for view in (kind.keys, kind.values, kind.items)),
+    MappingProxyType,
+)
+_CHANGEABLE = (list, dict, set, deque, bytearray, tuple, *VIEWS)
 
 
 def may_change(value: Any) -> bool:
@@ -160,7 +165,7 @@ class Server:
         self._watched = {
             number: known
             for number, known in self._watched.items()
-            if is_shared(known[0], frozenset(map(id, known[2])))
+            if isinstance(known[0][0], VIEWS) or is_shared(known[0], frozenset(map(id, known[2])))
         }
         kept, numbers = list(self._watched), request.get("w", ())
         try:

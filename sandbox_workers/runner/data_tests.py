@@ -125,7 +125,8 @@ def read(source: str) -> DataTest:
         only_loads=all(isinstance(statement, ast.Pass) for statement in tree.body),
         keeps=(assigns and len(calls) > 1)
         or any(
-            has & _BOUND and (has & _PROGRAMS or not _is_library_function(call.func, imported))
+            (has & _BOUND and (has & _PROGRAMS or not _is_library_function(call.func, imported)))
+            or (has & _CALL and type(call.func) is ast.Name and call.func.id in bound)
             for call, has in calls
         ),
     )
@@ -148,26 +149,29 @@ def _without_annotations(tree: ast.AST) -> tuple[list[ast.AST], list[int]]:
     return nodes, parents
 
 
-_CALL, _BOUND, _PROGRAMS = 1, 2, 4
-"""What the arguments of a call hold: a call; a name that the test defines; a name of the program."""
+_CALL, _BOUND, _PROGRAMS, _OWN_CALL = 1, 2, 4, 8
+"""What the arguments of a call hold: a call; a name that the test defines; a name of the program; a call of something else
+than a function of the library."""
 
 
 def _arguments(
     nodes: list[ast.AST], parents: list[int], bound: Set[str], programs: Set[str]
 ) -> tuple[list[tuple[ast.Call, int]], bool]:
-    """Returns the calls, each with what its arguments hold, and whether a call's result is assigned. Each node is looked
-    at once: calls may be nested deeply."""
+    """Returns the calls, each with what its arguments hold, and whether a call's result may be kept until a later call: it
+    is assigned, or both stand in one expression. Each node is looked at once: calls may be nested deeply."""
     holds, given, calls, assigns = [0] * len(nodes), [0] * len(nodes), [], False
     for index in range(len(nodes) - 1, 0, -1):  # children before their parents
         node, parent, has = nodes[index], nodes[parents[index]], holds[index]
         assigns |= has & _CALL and type(node) in (ast.Assign, ast.AnnAssign, ast.For)
         if type(node) is ast.Call:
             calls.append((node, given[index]))
-            has |= _CALL
+            is_library = type(node.func) is ast.Name and node.func.id in LIBRARY
+            has |= _CALL if is_library else _CALL | _OWN_CALL
         elif type(node) is ast.Name:
             has |= _BOUND * (node.id in bound) | _PROGRAMS * (node.id in programs)
         elif type(node) is ast.BinOp and type(node.op) is ast.Mult:
             has |= _BOUND  # [[0] * 2] * 2 is a list that holds another one twice
+        assigns |= has & holds[parents[index]] & _OWN_CALL and not isinstance(parent, ast.stmt | ast.Module)
         holds[parents[index]] |= has
         if type(parent) is ast.Call and node is not parent.func:
             given[parents[index]] |= has

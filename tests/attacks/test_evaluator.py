@@ -246,6 +246,10 @@ AS_PYTHON: dict[str, tuple[str, str, bool]] = {  # program, test, whether Python
         "xs = [3, 1]\nassert list(f(xs)) == [3, 1, 0]\nassert xs == [3, 1, 0]\nassert list(f([1])) == [1, 0]", True,
     ),
     "an iterable that is read before its comprehension begins": ("def f(n): return n", "xs = [1]\ng = (f(x) for x in xs)\nxs = [5]\nassert list(g) == [1]", True),
+    "results in one expression that are no copies": ("def f(x, kept=[]): kept.append(x); return kept", "assert [f(1), f(2)] == [[1], [1, 2]]", False),
+    "a result that a function of the test is given": (
+        "xs = []\ndef f(): return xs\ndef g(): xs.append(1)", "def check(a):\n    g()\n    assert a == [1]\ncheck(f())", True,
+    ),
     "objects that are handed out again": (
         "class Node:\n    def __init__(self, value, rest=None): self.value, self.rest = value, rest\ndef f(node): return node",
         "def listed(node):\n    return [] if node is None else [node.value] + listed(node.rest)\n"
@@ -300,6 +304,10 @@ NEEDS_PYTHON = {  # what the evaluator cannot do, and Python can
     "a row that the program puts another in place of": (
         "def fill(g):\n    for i in range(len(g)): g[i] = [1]",
         "g = [[0]]\nrow = g[0]\nfill(g)\nassert row == [0] and g == [[1]]",
+    ),
+    "keys of a dict that is changed": (
+        "d = {1: 2}\ndef f(): return d.keys()\ndef g(): d[3] = 4",
+        "ks = f()\ng()\nassert ks == {1, 3}",
     ),
     "a list that is passed twice": ("def f(a, b): a.append(1); return b", "xs = []\nassert f(xs, xs) == [1]"),
     "a row that a list holds twice": (
