@@ -4,7 +4,8 @@ back. `Server` is the program's end, `Caller` the test's end.
     {"o": operation, "f": name or number, "a": args, "k": kwargs, "y": numbers of objects to release,
      "w": numbers under which the args, the kwargs and the result are watched, "u": numbers that are watched no longer}
         -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value, whether its parts are
-           the same objects]]} of the watched values that have changed, and "n": the numbers of those before this request that the program keeps; or {"big": reason}
+           the same objects]]} of the watched values that have changed, "n": the numbers of those before this request that the
+           program keeps, and "s": the numbers of those that are the result; or {"big": reason}
 
 | operation | target | effect |
 |---|---|---|
@@ -176,6 +177,7 @@ class Server:
             result = self._perform(request, args, kwargs)
             reply = {"v": self._encoded(result)}
             if numbers:
+                reply["s"] = [number for number, known in self._watched.items() if known[0][0] is result]
                 self._watch(numbers[-1], result)
         except BaseException as error:
             reply = _raised(error)
@@ -314,6 +316,8 @@ class Caller:
         self._unwatched += self._given
         self._given: dict[int, list] = {}
         """[value] of the test, by the number under which the program's copy is watched."""
+        self._twins: list[tuple[list, list]] = []
+        """[value] and [result] that are one object of the program, and two of the test."""
         self._changes: list[tuple[Any, Any, bool]] = []
         """(a value of the test, what the program's copy has become, whether its parts are the same objects), for changes that
         the test does not see yet."""
@@ -422,12 +426,12 @@ class Caller:
             for number, value in zip(numbers, given, strict=False):
                 if not isinstance(value, copies.Copied):  # the program gets itself what is watched already
                     self._given[number] = box_of(value, self._given.values())
-            for number, value, same in reply.get("w", ()):
-                if number in self._given:  # otherwise it belongs to an earlier test
-                    box = self._given[number]
-                    if sum(other is box for other in self._given.values()) > 1:
-                        raise NotData("a change of a value of which the program has two copies")
-                    self._changes.append((box[0], copies.decode(value, self._stands_for), bool(same)))
+            told = [(self._given.get(number, [None])[0], *rest) for number, *rest in reply.get("w", ())]
+            for value, changed, same in told:
+                if value is not None:  # otherwise it belongs to an earlier test
+                    if self._has_copies(value, [other for other, *_ in told]):
+                        raise NotData("a change of a value of which the program or the test has two copies")
+                    self._changes.append((value, copies.decode(changed, self._stands_for), bool(same)))
                     self.more_than_results |= not self.plain
             if self.plain or again:
                 self.see_changes()
@@ -436,8 +440,16 @@ class Caller:
             raise ProgramRaised([str(name) for name in names], str(text))
         result = copies.decode(reply["v"], self._stands_for)
         if numbers:
-            self._given[numbers[-1]] = box_of(result, self._given.values())
+            self._given[numbers[-1]] = box = box_of(result, self._given.values())
+            self._twins += [(self._given[n], box) for n in reply.get("s", ()) if n in self._given]
         return result
+
+    def _has_copies(self, value: Any, changed: Sequence[Any]) -> bool:
+        """Returns whether the program has a second copy of the value, or the test has one that has not changed, too."""
+        if sum(box[0] is value for box in self._given.values()) > 1:
+            return True
+        others = [b if a[0] is value else a for a, b in self._twins if a[0] is value or b[0] is value]
+        return any(is_shared(box) and not any(box[0] is other for other in changed) for box in others)
 
     def _keep(self, kept: Sequence[int]) -> None:
         """Forgets the values that the program does not keep."""

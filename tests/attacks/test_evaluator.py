@@ -305,6 +305,10 @@ NEEDS_PYTHON = {  # what the evaluator cannot do, and Python can
         "def fill(g):\n    for i in range(len(g)): g[i] = [1]",
         "g = [[0]]\nrow = g[0]\nfill(g)\nassert row == [0] and g == [[1]]",
     ),
+    "a result that is the argument": (
+        "def f(xs): xs.append(1); return xs",
+        "xs = []\nr = f(xs)\nf(xs)\nassert r == [1, 1] == xs",
+    ),
     "keys of a dict that is changed": (
         "d = {1: 2}\ndef f(): return d.keys()\ndef g(): d[3] = 4",
         "ks = f()\ng()\nassert ks == {1, 3}",
