@@ -154,4 +154,4 @@ class ChannelBackend(Backend):
 
 def _verdict(judged: Judged) -> Verdict:
     fields = judged._asdict()
-    return Verdict(**{**fields, "status": Status(judged.status)})
+    return Verdict(**{**fields, "status": Status(judged.status), "shadowed": tuple(judged.shadowed)})

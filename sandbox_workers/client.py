@@ -80,7 +80,8 @@ def verdict_keys(
 
 def _kind(test: str) -> str:
     if isinstance(test, KnownTest):
-        return f"known {test.data} {test.plain} {test.entry_point}"
+        shadowed = None if test.shadowed is None else sorted(test.shadowed)
+        return f"known {test.data} {test.plain} {shadowed}"
     return f"reference {test.entry_point}" if isinstance(test, ReferenceTest) else "source"
 
 

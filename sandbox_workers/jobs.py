@@ -88,12 +88,13 @@ class Job:
 def _message(test: str) -> list:
     """Returns the message for one test; see Slot.judge in runner/supervisor.py."""
     if isinstance(test, KnownTest):
-        return [test, test.plain, "data" if test.data else "code", test.entry_point]
+        shadowed = None if test.shadowed is None else sorted(test.shadowed)
+        return [test, test.plain, "data" if test.data else "code", "", shadowed]
     if not is_data(test):
-        return [test, False, "code", ""]
+        return [test, False, "code", "", None]
     if isinstance(test, ReferenceTest):
-        return [test, False, "reference", test.entry_point]
-    return [test, False, "text", ""]
+        return [test, False, "reference", test.entry_point, None]
+    return [test, False, "text", "", None]
 
 
 def _digest(test: str) -> bytes:

@@ -1,10 +1,11 @@
 """The protocol between a data test and the program under test. Calls go to the program, and copies of the results come
 back. `Server` is the program's end, `Caller` the test's end.
 
-    {"o": operation, "f": name or number, "a": args, "k": kwargs, "w": numbers of the args and kwargs,
-     "y": numbers of objects to release}
-        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value]]} of the arguments that
-           have changed; or {"big": reason}
+    {"o": operation, "f": name or number, "a": args, "k": kwargs, "y": numbers of objects to release,
+     "w": numbers under which the args, the kwargs and the result are watched, "u": numbers that are watched no longer}
+        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value, whether its parts are
+           the same objects]]} of the watched values that have changed, "n": the numbers of those before this request that the
+           program keeps, and "s": the numbers of those that are the result; or {"big": reason}
 
 | operation | target | effect |
 |---|---|---|
@@ -18,9 +19,12 @@ back. `Server` is the program's end, `Caller` the test's end.
 """
 
 import itertools
+import operator
 import socket
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -40,8 +44,9 @@ MOST_TAKEN = 1 << 16
 """Largest number of items in one answer."""
 SINGLE = 1000
 """Number of items of an iterator that are requested one by one. After them it is read ahead."""
-MOST_WATCHED = 100
-"""Number of arguments whose changes a test sees: the most recent ones."""
+MOST_WATCHED = 500
+"""Largest number of arguments and results that a test and the program both keep. A test that exceeds it cannot be judged on
+copies: each of these values is compared with its copy after each call."""
 _OF_OBJECTS: dict[str, Callable[..., Any]] = {
     "len": len,
     "bool": bool,
@@ -62,6 +67,67 @@ UNOBSERVED = tuple(
     for kind in ([], (), "", {}, {}.keys(), {}.values(), {}.items(), set(), range(0), reversed([]), b"")
 )
 """Types of iterators that may be read ahead, because a program cannot see how far they have been read."""
+VIEWS = (
+    *(type(view()) for kind in ({}, OrderedDict()) for view in (kind.keys, kind.values, kind.items)),
+    MappingProxyType,
+)
+_CHANGEABLE = (list, dict, set, deque, bytearray, tuple, *VIEWS)
+
+
+def may_change(value: Any) -> bool:
+    """Returns whether a value, or an item of it, may be changed in place."""
+    return isinstance(value, _CHANGEABLE) and not (
+        type(value) is tuple and ATOMS.issuperset(map(type, value))
+    )
+
+
+def box_of(value: Any, boxes: Iterable[list]) -> list:
+    """Returns [value], one for each object: two boxes of an object would each be a reference to it."""
+    return next((box for box in boxes if box[0] is value), [value])
+
+
+def is_shared(box: Iterable, held: Set[int] = frozenset()) -> bool:
+    """Returns whether anything else than this container refers to one of its items, or to a part of one, that may change.
+
+    Args:
+        held: ids of parts to which one further reference is known.
+    """
+    for item in box:
+        if not may_change(item):
+            continue
+        if sys.getrefcount(item) > _ALONE + (id(item) in held):
+            return True
+        if not ATOMS.issuperset(map(type, _parts(item))) and is_shared(_parts(item), held):
+            return True
+    return False
+
+
+def changeable_parts(value: Any) -> list[Any]:
+    """Returns the containers in a value, at all depths, each once."""
+    found, seen = [value], {id(value)}
+    for part in found:  # it grows
+        if not ATOMS.issuperset(map(type, _parts(part))):
+            inner = {id(item): item for item in _parts(part) if may_change(item) and id(item) not in seen}
+            found += inner.values()
+            seen |= inner.keys()
+    return found[1:]
+
+
+def _parts(value: Any) -> Iterable:
+    """Returns what may change in a container, by no method of a subclass."""
+    if isinstance(value, dict):
+        return dict.values(value)
+    return next(kind for kind in _CHANGEABLE if isinstance(value, kind)).__iter__(value)
+
+
+def _count() -> int:
+    for item in [[]]:
+        return sys.getrefcount(item)
+    return 0
+
+
+_ALONE = _count()
+"""Number of references to an item to which only its container refers, while `is_shared` looks at it."""
 
 
 # ---------------------------------------------------------------- the program's end
@@ -75,8 +141,9 @@ class Server:
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         """Number of each object that is kept, by its id. An object has only one number."""
-        self._watched: deque[tuple[int, Any, str]] = deque(maxlen=MOST_WATCHED)
-        """Arguments that the program may have kept: (number, value, text of the value as it was last sent to the test)."""
+        self._watched: dict[int, tuple[list, str, list]] = {}
+        """Values that the test has copies of and that the program may change: by number, [value], the text of its
+        encoding, in which nan equals nan, as it was last sent to the test, and the containers in it."""
         self._next = 0
 
     def serve(self) -> None:
@@ -89,35 +156,51 @@ class Server:
                 send_frame(self._connection, reply, MAX_VALUE)
             except (FrameTooLarge, RecursionError, MemoryError) as error:
                 send_frame(self._connection, {"big": type(error).__name__})
+            del reply  # it may refer to parts of what is watched
 
     def _answer(self, request: dict) -> dict:
         for number in request.get("y", ()):
-            self._numbers.pop(id(self._objects.pop(number)), None)
+            self._numbers.pop(id(self._objects.pop(number, self)), None)
+        for number in request.get("u", ()):
+            self._watched.pop(number, None)
+        self._watched = {
+            number: known
+            for number, known in self._watched.items()
+            if isinstance(known[0][0], VIEWS) or is_shared(known[0], frozenset(map(id, known[2])))
+        }
+        kept, numbers = list(self._watched), request.get("w", ())
         try:
             args = [copies.decode(value, self._known) for value in request.get("a", ())]
             kwargs = {name: copies.decode(value, self._known) for name, value in request.get("k", {}).items()}
-            if "w" in request:
-                self._watch(request["w"], (*args, *kwargs.values()))
-            reply = {"v": self._encoded(self._perform(request, args, kwargs))}
+            for number, value in zip(numbers, (*args, *kwargs.values()), strict=False):
+                self._watch(number, value)
+            result = self._perform(request, args, kwargs)
+            reply = {"v": self._encoded(result)}
+            if numbers:
+                reply["s"] = [number for number, known in self._watched.items() if known[0][0] is result]
+                self._watch(numbers[-1], result)
         except BaseException as error:
             reply = _raised(error)
         if changed := self._changed():
             reply["w"] = changed
+        if kept:
+            reply["n"] = kept
         return reply
 
-    def _watch(self, numbers: Sequence[int], given: Sequence[Any]) -> None:
-        """Remembers the given values by the text of their encoding, in which nan equals nan."""
-        for number, value in zip(numbers, given, strict=True):
-            if type(value) not in ATOMS:
-                self._watched.append((number, value, repr(self._encoded(value))))
+    def _watch(self, number: int, value: Any) -> None:
+        if may_change(value):
+            known = next((known for known in self._watched.values() if known[0][0] is value), None)
+            self._watched[number] = known or ([value], repr(self._encoded(value)), changeable_parts(value))
 
     def _changed(self) -> list:
         changed = []
-        for index, (number, value, was) in enumerate(self._watched):
-            now = self._encoded(value)
+        for number, (box, was, before) in self._watched.items():
+            now = self._encoded(box[0])
             if (text := repr(now)) != was:
-                self._watched[index] = number, value, text
-                changed.append([number, now])
+                parts = changeable_parts(box[0])
+                self._watched[number] = box, text, parts
+                same = len(parts) >= len(before) and all(map(operator.is_, before, parts))
+                changed.append([number, now, same])
         return changed
 
     def _perform(self, request: dict, args: list, kwargs: dict) -> Any:
@@ -127,7 +210,8 @@ class Server:
             value = called(*args, **kwargs)
             return _Kept(value) if isinstance(called, type) and not copies.is_plain(value) else value
         if operation == "name":
-            return self._names[target]
+            value = self._names[target]
+            return _Kept(value) if isinstance(value, type) else value
         value = self._objects[target]
         if operation == "base":
             return base_value(value)[0]  # type: ignore[index]
@@ -151,19 +235,24 @@ class Server:
     def _outside(self, value: Any) -> dict:
         """Returns the message of a value that cannot be copied completely."""
         if isinstance(value, dict):
-            return {"m": copies.encode([[*item] for item in dict.items(value)], self._outside)}
+            items = copies.encode([[*item] for item in dict.items(value)], self._outside)
+            return {"m": [*self._number(value), items]}
         return self._hand_over(value)
 
     def _hand_over(self, value: Any) -> dict:
         """Returns the message of an object, which holds its number. For an object of a subclass of a plain type, the
         message also holds its value as that type."""
+        known = self._number(value)
+        base = base_value(value) if type(value) not in CONTAINERS and type(value) not in ATOMS else None
+        return {"h": known} if base is None else {"b": [*known, copies.encode(base[0], self._outside)]}
+
+    def _number(self, value: Any) -> list:
+        """Returns the object's number, by which it is kept, and the name of its class."""
         if (number := self._numbers.get(id(value))) is None:
             self._next += 1
             number = self._numbers[id(value)] = self._next
             self._objects[number] = value
-        known = [number, type(value).__name__]
-        base = base_value(value) if type(value) not in CONTAINERS and type(value) not in ATOMS else None
-        return {"h": known} if base is None else {"b": [*known, copies.encode(base[0], self._outside)]}
+        return [number, type(value).__name__]
 
 
 class _Kept:
@@ -200,9 +289,10 @@ class Caller:
         """Number of requests so far."""
         self.fatal: BaseException | None = None
         self._numbers = itertools.count()
+        self._given, self._unwatched = {}, []
         self.begin(None, False)
         self._handles: WeakValueDictionary[int, Handle] = WeakValueDictionary()
-        self._dropped: list[int] = []
+        self._dropped: set[int] = set()
 
     def begin(self, test: DataTest | None, plain: bool) -> None:
         """Prepares for the next test.
@@ -210,23 +300,27 @@ class Caller:
         Args:
             test: the test, or None if it could not be read.
             plain: True if the reference returned only values and iterators and did not change its arguments. Then the
-                test may ask nothing more of this program's objects. If this program changes an argument, the test must
-                also pass as if it had not: see `again`.
+                test may ask nothing more of this program's objects.
         """
         self.plain = plain
         self.more_than_results = False
         """True if the test asked for something of an object of the program, or if the program has changed an argument."""
-        self._log: list[dict] = []
-        """All answers of the test, if its arguments may be changed."""
-        self._replayed: Iterator[dict] | None = None
+        self._log: list[tuple[list[int], dict]] = []
+        """All requests' numbers and answers, if values of the test may be changed."""
+        self._replayed: Iterator[tuple[list[int], dict]] | None = None
         self._watches = test is not None and test.keeps
-        """True if arguments may be values that the test keeps. They are changed when the program changes its copies."""
+        """True if the test may keep arguments or results. They are changed when the program changes its copies."""
         self.named: Set[str] = frozenset() if test is None else test.free
         """Names of the program that the test uses. Objects of classes with these names may have methods that plain
         values have, too."""
-        self._given: dict[int, Any] = {}
-        self._changes: list[tuple[Any, Any]] = []
-        """(a value of the test, what the program's copy has become), for changes that the test does not see yet."""
+        self._unwatched += self._given
+        self._given: dict[int, list] = {}
+        """[value] of the test, by the number under which the program's copy is watched."""
+        self._twins: list[tuple[list, list]] = []
+        """[value] and [result] that are one object of the program, and two of the test."""
+        self._changes: list[tuple[Any, Any, bool]] = []
+        """(a value of the test, what the program's copy has become, whether its parts are the same objects), for changes that
+        the test does not see yet."""
 
     def ask(
         self,
@@ -245,8 +339,9 @@ class Caller:
         """
         if self.fatal is not None:
             raise self.fatal
+        given = (*args, *kwargs.values())
         if self._replayed is not None:
-            return self._replay()
+            return self._replay(given)
         self.asked += 1
         if operation in _OF_OBJECTS:
             if self.plain:
@@ -254,20 +349,20 @@ class Caller:
             self.more_than_results = True
         request: dict[str, Any] = {"o": operation, "f": target}
         if self._dropped:
-            request["y"], self._dropped = self._dropped, []
+            request["y"], self._dropped = list(self._dropped), set()
         try:
             request["a"] = [copies.encode(self._now(value), _refer) for value in args]
-            if self._watches and (args or kwargs):
-                given = (*args, *kwargs.values())
-                request["w"] = [next(self._numbers) for _ in given]
-                self._given |= zip(request["w"], given, strict=True)
+            if gone := self._unwatch():
+                request["u"] = gone
+            if self._watches:
+                request["w"] = [next(self._numbers) for _ in (*given, "result")]
             if kwargs:
                 request["k"] = {name: copies.encode(self._now(v), _refer) for name, v in kwargs.items()}
         except RecursionError:
             raise NotData("a value nested too deeply to pass to the program") from None
         kernel.set_name(ASKING)
         try:
-            return self._answer(request)
+            return self._answer(request, given)
         except Fatal as error:
             self.fatal = error
             raise
@@ -275,21 +370,33 @@ class Caller:
             kernel.set_name(TESTING)
 
     def again(self) -> bool:
-        """Returns whether the test must be evaluated a second time, with the same answers but with its own values
-        unchanged, and prepares for it. Otherwise a program that clears its argument would pass `r = f(xs)`,
-        `assert r == sorted(xs)` by returning an empty list."""
-        if not (self.plain and self._log and any("w" in reply for reply in self._log)):
+        """Returns whether the test must be evaluated a second time, with the same answers, and prepares for it. If the
+        program has changed values of the test, the test must pass in two ways.
+
+        With `plain`, it must pass with the changes, and with its own values unchanged. Otherwise a program that clears its
+        argument would pass `r = f(xs)`, `assert r == sorted(xs)` by returning an empty list. Without `plain`, it must pass
+        if it sees the changes only after each comparison, and if it sees them at once, as in Python."""
+        if not any("w" in reply for _, reply in self._log):
             return False
         self._replayed = iter(self._log)
         return True
 
-    def _replay(self) -> Any:
-        reply = next(self._replayed or iter(()), None)
-        if reply is None:
+    def _replay(self, given: Sequence[Any]) -> Any:
+        numbers, reply = next(self._replayed or iter(()), ([], None))
+        if reply is None or len(numbers) != len(given) + 1:
             raise ObjectCompared("the test goes another way after the program has changed what it was given")
-        return self._result(reply)
+        return self._result(numbers, given, reply)
 
-    def _answer(self, request: dict) -> Any:
+    def _unwatch(self) -> list[int]:
+        """Returns the numbers of values that the test no longer keeps, and forgets them."""
+        gone = [number for number, box in self._given.items() if not is_shared(box)]
+        for number in gone:
+            del self._given[number]
+        gone += self._unwatched
+        self._unwatched = []
+        return gone
+
+    def _answer(self, request: dict, given: Sequence[Any]) -> Any:
         try:
             send_frame(self._connection, request, MAX_VALUE)
         except FrameTooLarge as error:
@@ -300,54 +407,109 @@ class Caller:
             reply = self.frames.next()
             if "big" in reply:
                 raise ValueTooLarge(str(reply["big"]))
-            self._take_changes(reply)
+            numbers = request.get("w", [])
+            request.clear()  # it may refer to parts of the test's values: see is_shared
             if self._watches:
-                self._log.append(reply)
-            result = self._result(reply)
+                self._log.append((numbers, reply))
+            result = self._result(numbers, given, reply)
         except (NotData, ObjectCompared, ValueTooLarge, ProgramRaised):
             raise
         except Exception as error:
             raise of_reading(error) from None
         return result
 
-    def _take_changes(self, reply: dict) -> None:
-        for number, value in reply.get("w", ()):
-            if number in self._given:  # otherwise it belongs to an earlier test
-                self._changes.append((self._given[number], copies.decode(value, self._stands_for)))
-                self.more_than_results |= not self.plain
-        if (
-            self.plain
-        ):  # as Python has it; what the test would find without the changes is looked at by `again`
-            self.see_changes()
+    def _result(self, numbers: Sequence[int], given: Sequence[Any], reply: dict) -> Any:
+        """Returns the result in an answer, after the changes that it tells of."""
+        again = self._replayed is not None
+        if not (again and self.plain):
+            self._keep(reply.get("n", ()))
+            for number, value in zip(numbers, given, strict=False):
+                if not isinstance(value, copies.Copied):  # the program gets itself what is watched already
+                    self._given[number] = box_of(value, self._given.values())
+            told = [(self._given.get(number, [None])[0], *rest) for number, *rest in reply.get("w", ())]
+            for value, changed, same in told:
+                if value is not None:  # otherwise it belongs to an earlier test
+                    if self._has_copies(value, [other for other, *_ in told]):
+                        raise NotData("a change of a value of which the program or the test has two copies")
+                    self._changes.append((value, copies.decode(changed, self._stands_for), bool(same)))
+                    self.more_than_results |= not self.plain
+            if self.plain or again:
+                self.see_changes()
+        names, text = reply.get("x", ((), ""))
+        if names:
+            raise ProgramRaised([str(name) for name in names], str(text))
+        result = copies.decode(reply["v"], self._stands_for)
+        if numbers:
+            self._given[numbers[-1]] = box = box_of(result, self._given.values())
+            self._twins += [(self._given[n], box) for n in reply.get("s", ()) if n in self._given]
+        return result
 
-    def _result(self, reply: dict) -> Any:
-        if "x" not in reply:
-            return copies.decode(reply["v"], self._stands_for)
-        names, text = reply["x"]
-        raise ProgramRaised([str(name) for name in names], str(text))
+    def _has_copies(self, value: Any, changed: Sequence[Any]) -> bool:
+        """Returns whether the program has a second copy of the value, or the test has one that has not changed, too."""
+        if sum(box[0] is value for box in self._given.values()) > 1:
+            return True
+        others = [b if a[0] is value else a for a, b in self._twins if a[0] is value or b[0] is value]
+        return any(is_shared(box) and not any(box[0] is other for other in changed) for box in others)
+
+    def _keep(self, kept: Sequence[int]) -> None:
+        """Forgets the values that the program does not keep."""
+        if len(kept) > MOST_WATCHED:
+            raise NotData(f"more than {MOST_WATCHED} values that the program and the test keep")
+        before, self._given = self._given, {}
+        for number in kept:
+            if may_change((box := before.get(number, [None]))[0]):
+                self._given[number] = box
+            else:
+                self._unwatched.append(number)
 
     def _now(self, value: Any) -> Any:
         """Returns what the program has made of a value, even if the test does not see the change yet."""
-        return next((changed for known, changed in reversed(self._changes) if known is value), value)
+        return next((changed for known, changed, _ in reversed(self._changes) if known is value), value)
 
     def see_changes(self) -> None:
         while self._changes:
-            _fill(*self._changes.pop(0))
+            value, changed, same = self._changes.pop(0)
+            if not same and is_shared(_parts(value)):
+                raise NotData("a part of an argument is replaced, to which the test refers elsewhere")
+            if _holds_twice(value) and not _begins_alike(value, changed):
+                raise NotData("a change of a list that a value holds twice")
+            _fill(value, changed)
 
     def _stands_for(self, tag: str, body: Any) -> Any:
         number, kind, *base = body
-        if tag not in ("h", "b") or type(number) is not int or type(kind) is not str:
+        if tag not in ("h", "b", "m") or type(number) is not int or type(kind) is not str:
             raise ProgramLied("no such value")
-        value = [copies.decode(base[0], self._stands_for)] if tag == "b" else []
+        value = [copies.decode(base[0], self._stands_for)] if tag != "h" else []
+        if tag == "m":
+            copied = copies.Copied(value[0])
+            copied.original = self._stands_for("h", body[:2])
+            return copied
         if value and self.plain:
             return value[0]
         if (handle := self._handles.get(number)) is None:
             handle = self._handles[number] = Handle(self, number, kind)
+            self._dropped.discard(number)  # the program has not been told that it was dropped
         handle.is_derived = bool(value)
+        handle.fixed = [
+            base for base in value if ATOMS.issuperset(map(type, base if type(base) is tuple else value))
+        ]
         return handle
 
     def drop(self, number: int) -> None:
-        self._dropped.append(number)
+        self._dropped.add(number)
+
+
+def _holds_twice(value: Any) -> bool:
+    """Returns whether a container in the value is in it more than once."""
+    parts = changeable_parts(value)
+    return sum(may_change(item) for part in (value, *parts) for item in _parts(part)) > len(parts)
+
+
+def _begins_alike(value: Any, changed: Any) -> bool:
+    """Returns whether the containers in a value are unchanged, as far as both go."""
+    pairs = zip(_parts(value), _parts(changed), strict=False)
+    texts = ([repr(copies.encode(each, id)) for each in pair] for pair in pairs if may_change(pair[0]))
+    return all(one == other for one, other in texts)
 
 
 def _fill(value: Any, changed: Any) -> None:
@@ -367,14 +529,18 @@ def _fill(value: Any, changed: Any) -> None:
         items = [_filled(one, other) for one, other in zip(before, changed, strict=False)]
         value.clear()
         value.extend(items)
+    elif isinstance(value, bytearray):
+        value[:] = changed
     elif isinstance(value, tuple) and len(value) == len(changed):
         for one, other in zip(value, changed, strict=True):
             _filled(one, other)
+    else:
+        raise NotData(f"a change of a {type(value).__name__}")
 
 
 def _filled(value: Any, changed: Any) -> Any:
     """Returns the value, changed in place, if both are containers of the same type. Otherwise returns `changed`."""
-    if type(value) is not type(changed) or not isinstance(value, (*CONTAINERS, deque)):
+    if type(value) is not type(changed) or not isinstance(value, _CHANGEABLE):
         return changed
     _fill(value, changed)
     return value
@@ -387,6 +553,11 @@ class Name(Foreign):
 
     def __init__(self, caller: Caller, name: str) -> None:
         self._caller, self.name = caller, name
+
+    def __eq__(self, other: object) -> bool:
+        return self._decides(other) if isinstance(other, Foreign) else False
+
+    __hash__ = Foreign.__hash__
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._caller.ask("call", self.name, args, kwargs)
@@ -405,12 +576,16 @@ class Handle(Foreign):
     """A reference to an object that stays in the program. The object decides no comparison: if its class is a subclass
     of a plain type, its value as that type is compared."""
 
-    __slots__ = ("__weakref__", "_caller", "is_derived", "kind", "number")
+    __slots__ = ("__weakref__", "_caller", "fixed", "is_derived", "items_read", "kind", "number")
 
     def __init__(self, caller: Caller, number: int, kind: str) -> None:
         self._caller, self.number, self.kind = caller, number, kind
         self.is_derived = False
         """True if its class is a subclass of a plain type."""
+        self.fixed: list[Any] = []
+        """[its value as that type], if it cannot change."""
+        self.items_read: list[str] = []
+        """Texts of the items that were read of it, if it is no iterator."""
 
     def __del__(self) -> None:
         self._caller.drop(self.number)
@@ -469,8 +644,22 @@ class Handle(Foreign):
         goes_on, taken = True, 1
         while goes_on:  # a long iterator is read ahead after SINGLE items
             items, goes_on = iterator._ask("take" if taken < SINGLE else "drain", min(taken, SINGLE))
+            self._compare(iterator, taken - 1, items, goes_on)
             yield from items
             taken += len(items)
+
+    def _compare(self, iterator: "Handle", begin: int, items: list[Any], goes_on: bool) -> None:
+        """Refuses a value with other items than when it was read before. The reference returned none, or an iterator."""
+        if not self._caller.plain or iterator is self:
+            return
+        before = self.items_read
+        for index, text in enumerate((repr(copies.encode(item, lambda _: None)) for item in items), begin):
+            if index == len(before):
+                before.append(text)
+            elif before[index] != text:
+                raise ObjectCompared(f"a {self.kind} that has other items when it is read again")
+        if not goes_on and begin + len(items) < len(before):
+            raise ObjectCompared(f"a {self.kind} that has fewer items when it is read again")
 
     def __next__(self) -> Any:
         items, _ = self._ask("take", 1)
@@ -485,6 +674,7 @@ class Handle(Foreign):
         iterator, every, goes_on = self._iterator(), [], True
         while goes_on:
             items, goes_on = iterator._ask("drain", MOST_TAKEN)
+            self._compare(iterator, len(every), items, goes_on)
             every += items
         return every
 
@@ -499,16 +689,41 @@ class Handle(Foreign):
             return False
         if not self.is_derived:
             return self._decides(other)
-        return self._ask("base") == (
-            other._ask("base") if isinstance(other, Handle) and other.is_derived else other
-        )
+        return self._base() == (other._base() if isinstance(other, Handle) and other.is_derived else other)
 
-    __hash__ = Foreign.__hash__
+    def __hash__(self) -> int:
+        return hash(self._base()) if self.is_derived else self._decides()
+
+    def _base(self) -> Any:
+        return self.fixed[0] if self.fixed else self._ask("base")
+
+
+def _by_value(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[[Handle, Any], Any]:
+    """Returns the method of Handle for an operation with a plain value."""
+
+    def method(self: Handle, other: Any) -> Any:
+        if not self.is_derived or isinstance(other, Foreign):
+            return self._decides(other)
+        value = self._base()
+        return operation(other, value) if reflected else operation(value, other)
+
+    return method
+
+
+for _name in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split():  # noqa: SIM905
+    _operation = getattr(operator, f"__{_name}__")
+    setattr(Handle, f"__{_name}__", _by_value(_operation))
+    setattr(Handle, f"__r{_name}__", _by_value(_operation, reflected=True))
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(Handle, f"__{_name}__", _by_value(getattr(operator, _name)))
 
 
 def _refer(value: Any) -> dict:
     if isinstance(value, Name):
         return {"n": value.name}
+    if isinstance(value, copies.Copied):
+        value = value.original
+        value._caller.more_than_results = True
     if isinstance(value, Handle):
         value.hand_over()
         return {"h": [value.number, value.kind]}

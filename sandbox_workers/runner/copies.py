@@ -5,8 +5,9 @@ the other.
 |---|---|
 | an atom; a list | itself |
 | `{"t": items}` `{"s": items}` `{"z": items}` | tuple, set, frozenset |
-| `{"d": pairs}` `{"o": pairs}` `{"c": pairs}` | dict, OrderedDict, Counter |
-| `{"m": pairs}` | a dict that creates missing items |
+| `{"d": pairs}` `{"o": pairs}` `{"c": pairs}` `{"p": pairs}` | dict, OrderedDict, Counter, mappingproxy |
+| `{"i": pairs}` `{"k": items}` `{"l": items}` | items, keys and values of a dict |
+| `{"m": [number, class, pairs]}` | an object that stays in the program: a dict that creates missing items; and its items |
 | `{"q": [items, maxlen]}` | deque |
 | `{"v": [tag, body]}` | a value of another plain type: plain.py |
 | `{"h": [number, class]}` | an object that stays in the program |
@@ -16,6 +17,7 @@ the other.
 
 import collections
 import enum
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +54,7 @@ def encode(value: Any, outside: Outside, depth: int = 0) -> Any:
     if (tag := _ITEMS.get(kind)) is not None:
         return {tag: [encode(item, outside, deeper) for item in value]}
     if (tag := _PAIRS.get(kind)) is not None:
-        items = collections.OrderedDict.items(value) if tag == "o" else dict.items(value)
+        items = value if tag == "i" else kind.items(value)
         return {tag: [[encode(k, outside, deeper), encode(v, outside, deeper)] for k, v in items]}
     if kind is collections.deque:
         return {"q": [[encode(item, outside, deeper) for item in value], value.maxlen]}
@@ -83,13 +85,21 @@ def _are_themselves(items: list) -> bool:
     return kinds <= _ALIKE or (kinds == {int} and min(items) > -MOST_DIGITS and max(items) < MOST_DIGITS)
 
 
-_ITEMS = {tuple: "t", set: "s", frozenset: "z"}
-_PAIRS = {dict: "d", collections.OrderedDict: "o", collections.Counter: "c"}
+_ITEMS, _PAIRS = (
+    {tuple: "t", set: "s", frozenset: "z"},
+    {dict: "d", collections.OrderedDict: "o", collections.Counter: "c", types.MappingProxyType: "p"},
+)
+for _kind in ({}, collections.OrderedDict()):
+    _ITEMS |= {type(_kind.keys()): "k", type(_kind.values()): "l"}
+    _PAIRS[type(_kind.items())] = "i"
 _KNOWN = (_ITEMS, _PAIRS, plain.PLAIN)
 
 
 class Copied(dict):
     """The copy of a dict that creates missing items. The copy does not know how to create them."""
+
+    original: Any
+    """What stands for the dict when it is given back to the program."""
 
     def __missing__(self, key: Any) -> Any:
         raise NotData("an item that a dict makes up")
@@ -107,16 +117,23 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "z": frozenset,
     "d": dict,
     "o": collections.OrderedDict,
-    "m": Copied,
     "c": lambda pairs: collections.Counter(dict(pairs)),
+    "p": lambda pairs: types.MappingProxyType(dict(pairs)),
+    "i": lambda pairs: dict(pairs).items(),
+    "k": lambda items: dict.fromkeys(items).keys(),
+    "l": lambda items: dict(enumerate(items)).values(),
 }
+
+
+_OF_PAIRS = frozenset(_PAIRS.values())
 
 
 def decode(message: Any, outside: Callable[[str, Any], Any]) -> Any:
     """Returns the value of a message.
 
     Args:
-        outside: returns what `{"h": body}`, `{"b": body}` or `{"n": body}` stands for, given the tag and the body.
+        outside: returns what `{"h": body}`, `{"b": body}`, `{"m": body}` or `{"n": body}` stands for, given the tag and the
+            body.
 
     Raises:
         ValueError, TypeError, KeyError: it is no such message.
@@ -129,7 +146,7 @@ def decode(message: Any, outside: Callable[[str, Any], Any]) -> Any:
     if kind is not dict:
         return message
     ((tag, body),) = message.items()
-    if tag in ("d", "o", "c", "m"):
+    if tag in _OF_PAIRS:
         return _READ[tag]((decode(key, outside), decode(value, outside)) for key, value in body)
     if tag in _READ:
         return _READ[tag](decode(item, outside) for item in body)

@@ -13,7 +13,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from .errors import NotData
-from .pure import BUILTINS, CLOCKS, EXCEPTIONS, IGNORED, LIBRARY, MODULES, RANDOM
+from .pure import ANYWHERE, BUILTINS, CLOCKS, EXCEPTIONS, IGNORED, LIBRARY, MODULES, RANDOM
 
 MOST_CHARS_OF_CODE = 20_000
 """Largest length of a test that does not begin with a call of a name, characters."""
@@ -64,7 +64,8 @@ class DataTest:
     only_loads: bool
     """True if the test is only `pass`: it checks no more than that the program can be loaded."""
     keeps: bool
-    """True if arguments contain names that the test defines. What a program does to their values could be seen later."""
+    """True if arguments contain names that the test defines, or if the test may keep results. What a program does to these
+    values could be seen later."""
 
 
 def read_often(source: str) -> DataTest:
@@ -91,7 +92,7 @@ def read(source: str) -> DataTest:
     tree = ast.parse(source, "test.py")
     nodes, parents = _without_annotations(tree)
     functions = {node.name for node in nodes if type(node) is ast.FunctionDef}
-    bound, imported, used = set(functions), set(), set()
+    bound, imported, used, caught = set(functions), set(), set(), set()
     for node in nodes:
         if type(node) not in _ALWAYS_ALLOWED:
             _check(node, functions)
@@ -100,15 +101,20 @@ def read(source: str) -> DataTest:
                 (used if type(context) is ast.Load else bound).add(name)
             case ast.arg(arg=name):
                 bound.add(name)
-            case ast.ExceptHandler(name=str(name)):
-                bound.add(name)
+            case ast.ExceptHandler(type=kind, name=name):
+                bound |= {name} if name else set()
+                caught |= (
+                    {part.id for part in ast.walk(kind) if isinstance(part, ast.Name)} if kind else set()
+                )
             case ast.alias(name=name, asname=other):
                 imported.add(other or name)
+    if caught & bound:
+        raise NotData("except of a variable")
     imported -= bound
     used -= bound | imported
     if not_pure := used & _IMPURE_BUILTINS:
         raise NotData(", ".join(sorted(not_pure)))
-    calls = _arguments(nodes, parents, bound, used - LIBRARY.keys())
+    calls, assigns = _arguments(nodes, parents, bound, used - LIBRARY.keys())
     with_literals = {call.func.id for call, has in calls if type(call.func) is ast.Name and not has & _CALL}
     return DataTest(
         source=source,
@@ -117,8 +123,10 @@ def read(source: str) -> DataTest:
         free=frozenset(used),
         with_literals=frozenset(with_literals & used),
         only_loads=all(isinstance(statement, ast.Pass) for statement in tree.body),
-        keeps=any(
-            has & _BOUND and (has & _PROGRAMS or not _is_library_function(call.func, imported))
+        keeps=(assigns and len(calls) > 1)
+        or any(
+            (has & _BOUND and (has & _PROGRAMS or not _is_library_function(call.func, imported)))
+            or (has & _CALL and type(call.func) is ast.Name and call.func.id in bound)
             for call, has in calls
         ),
     )
@@ -141,26 +149,33 @@ def _without_annotations(tree: ast.AST) -> tuple[list[ast.AST], list[int]]:
     return nodes, parents
 
 
-_CALL, _BOUND, _PROGRAMS = 1, 2, 4
-"""What the arguments of a call hold: a call; a name that the test defines; a name of the program."""
+_CALL, _BOUND, _PROGRAMS, _OWN_CALL = 1, 2, 4, 8
+"""What the arguments of a call hold: a call; a name that the test defines; a name of the program; a call of something else
+than a function of the library."""
 
 
 def _arguments(
     nodes: list[ast.AST], parents: list[int], bound: Set[str], programs: Set[str]
-) -> list[tuple[ast.Call, int]]:
-    """Returns the calls, each with what its arguments hold. Each node is looked at once: calls may be nested deeply."""
-    holds, given, calls = [0] * len(nodes), [0] * len(nodes), []
+) -> tuple[list[tuple[ast.Call, int]], bool]:
+    """Returns the calls, each with what its arguments hold, and whether a call's result may be kept until a later call: it
+    is assigned, or both stand in one expression. Each node is looked at once: calls may be nested deeply."""
+    holds, given, calls, assigns = [0] * len(nodes), [0] * len(nodes), [], False
     for index in range(len(nodes) - 1, 0, -1):  # children before their parents
         node, parent, has = nodes[index], nodes[parents[index]], holds[index]
+        assigns |= has & _CALL and type(node) in (ast.Assign, ast.AnnAssign, ast.For)
         if type(node) is ast.Call:
             calls.append((node, given[index]))
-            has |= _CALL
+            is_library = type(node.func) is ast.Name and node.func.id in LIBRARY
+            has |= _CALL if is_library else _CALL | _OWN_CALL
         elif type(node) is ast.Name:
             has |= _BOUND * (node.id in bound) | _PROGRAMS * (node.id in programs)
+        elif type(node) is ast.BinOp and type(node.op) is ast.Mult:
+            has |= _BOUND  # [[0] * 2] * 2 is a list that holds another one twice
+        assigns |= has & holds[parents[index]] & _OWN_CALL and not isinstance(parent, ast.stmt | ast.Module)
         holds[parents[index]] |= has
         if type(parent) is ast.Call and node is not parent.func:
             given[parents[index]] |= has
-    return calls
+    return calls, bool(assigns)
 
 
 def _is_library_function(called: ast.expr, imported: Set[str]) -> bool:
@@ -175,19 +190,20 @@ def _is_library_function(called: ast.expr, imported: Set[str]) -> bool:
 def shadowing(test: DataTest, names: Set[str], entry_point: str = "") -> frozenset[str]:
     """Returns the names of the library that mean the program's functions in this test.
 
-    This is the entry point, if it is known. Otherwise, if the test uses nothing else of the program, these are the
-    names that it calls with literals or, if there are none, all that it uses. `abs(median([1, 2]) - 1.5) < 1e-9` asks
-    for `median`, never for `abs`.
+    These are the program's names among those that need no import (ANYWHERE), and the entry point, if it is known.
+    Otherwise, if the test uses nothing else of the program, these are the names that it calls with literals or, if
+    there are none, all that it uses. `abs(median([1, 2]) - 1.5) < 1e-9` asks for `median`, never for `abs`.
 
     Args:
         names: names that the program defines.
         entry_point: name of the function that the problem asks for, or an empty string.
     """
-    if entry_point:
-        return test.free & {entry_point}
     wanted = test.free & names
+    without_import = frozenset(name for name in wanted if name in ANYWHERE and name not in LIBRARY)
+    if entry_point:
+        return without_import | test.free & {entry_point}
     if not wanted or any(name not in LIBRARY for name in wanted):
-        return frozenset()
+        return without_import
     return wanted & test.with_literals or wanted
 
 

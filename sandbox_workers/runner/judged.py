@@ -1,5 +1,6 @@
 """The answer of a runner for one test."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -17,6 +18,8 @@ class Judged(NamedTuple):
     test_cpu_ms: float = 0.0
     asked_objects: bool = False
     isolation: str = "separate"
+    never_asked: bool = False
+    shadowed: Sequence[str] = ()
 
 
 REFUSED = Judged(

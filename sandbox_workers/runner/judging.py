@@ -112,6 +112,7 @@ class Judging(Round):
             "value": value and encodable(value),
             "error": cleaned(error),
             "by_test": by_test,
+            "never_asked": frame.get("never_asked") is True,
         }
         self._flush()  # the program's streams are flushed before each frame
         if self.stop is not None:

@@ -182,4 +182,5 @@ class Pair(Judging):
             self._flush()
             self._gone_since = time.monotonic()  # its exit code says why: see _check
         else:
-            self._take_verdict(frame, STATUSES | {NOT_DATA}, asked_objects=frame["asked_objects"])
+            more = {name: frame[name] for name in ("asked_objects", "shadowed")}
+            self._take_verdict(frame, STATUSES | {NOT_DATA}, **more)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from .values import PLAIN_TYPES
+
 BY_TEXT = frozenset(
     "uuid:UUID zoneinfo:ZoneInfo ipaddress:IPv4Address ipaddress:IPv6Address ipaddress:IPv4Network "  # noqa: SIM905
     "pathlib:PurePosixPath pathlib:PureWindowsPath pathlib:PosixPath".split()
@@ -17,8 +19,10 @@ BY_TEXT = frozenset(
 
 
 def by_text(value: Any) -> list | None:
-    """Returns [tag, body] of an object of one of these classes, otherwise None."""
+    """Returns [tag, body] of an object of one of these classes, or of a class of plain values; otherwise None."""
     kind = type(value)
+    if kind is type and value in PLAIN_TYPES:
+        return ["class", value.__name__]
     name = f"{kind.__module__}:{kind.__qualname__}"
     if name not in BY_TEXT or getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is not kind:
         return None
@@ -42,22 +46,18 @@ def _read_decimal(text: str) -> decimal.Decimal:
 def _pack_datetime(value: datetime.datetime) -> Any:
     """Returns the JSON of a datetime, with its zone as a separate part if the zone is more than an offset."""
     zone = value.tzinfo
-    if zone is None:
-        return value.isoformat()
     packed = by_text(zone)
     if type(zone) is datetime.timezone:
         tag, pack, _ = PLAIN[datetime.timezone]
         packed = [tag, pack(zone)]
-    return (
-        value.isoformat() if packed is None else [value.replace(tzinfo=None).isoformat(), value.fold, packed]
-    )
+    text = value.isoformat() if packed is None else value.replace(tzinfo=None).isoformat()
+    return [text, value.fold, packed]
 
 
 def _read_datetime(body: Any) -> datetime.datetime:
-    if type(body) is str:
-        return datetime.datetime.fromisoformat(body)
-    text, fold, (tag, zone) = body
-    return datetime.datetime.fromisoformat(text).replace(tzinfo=READERS[tag](zone), fold=fold)
+    text, fold, packed = body
+    value = datetime.datetime.fromisoformat(text).replace(fold=fold)
+    return value if packed is None else value.replace(tzinfo=READERS[packed[0]](packed[1]))
 
 
 def _read_int(body: str) -> int:
@@ -67,6 +67,7 @@ def _read_int(body: str) -> int:
 PLAIN: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     int: ("I", hex, _read_int),
     bytes: ("b", bytes.hex, bytes.fromhex),
+    bytearray: ("B", bytearray.hex, bytearray.fromhex),
     memoryview: ("view", lambda value: value.tobytes().hex(), lambda body: memoryview(bytes.fromhex(body))),
     array.array: (
         "array",
@@ -87,7 +88,11 @@ PLAIN: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     decimal.Decimal: ("D", str, _read_decimal),
     datetime.date: ("date", datetime.date.isoformat, datetime.date.fromisoformat),
     datetime.datetime: ("datetime", _pack_datetime, _read_datetime),
-    datetime.time: ("time", datetime.time.isoformat, datetime.time.fromisoformat),
+    datetime.time: (
+        "time",
+        lambda value: [value.isoformat(), value.fold],
+        lambda body: datetime.time.fromisoformat(body[0]).replace(fold=body[1]),
+    ),
     datetime.timedelta: (
         "timedelta",
         lambda value: [value.days, value.seconds, value.microseconds],
@@ -104,6 +109,7 @@ PLAIN: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
 """Class: (tag, function to JSON, function from JSON)."""
 READERS: dict[str, Callable[[Any], Any]] = {
     "text": _read_text,
+    "class": {kind.__name__: kind for kind in PLAIN_TYPES}.__getitem__,
     **{tag: read for tag, _, read in PLAIN.values()},
 }
 """Functions from JSON, by tag."""

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple
 
 from . import calls, code_tests, data_tests, kernel, streams, walk
@@ -114,8 +114,14 @@ def outcome_of_code(error: BaseException) -> dict:
         return outcome("MEMORY_LIMIT" if isinstance(error, MemoryError) else "RUNTIME_ERROR", text)
     if isinstance(error, AssertionError):
         return outcome("WRONG_ANSWER", describe(error))
+    return outcome_of_test(error)
+
+
+def outcome_of_test(error: BaseException) -> dict:
+    """Returns the outcome of a test that failed by itself."""
     status = "SYNTAX_ERROR" if isinstance(error, SyntaxError) else "RUNTIME_ERROR"
-    return outcome(status, f"test: {text}", by_test=True)
+    said = outcome(status, f"test: {type(error).__name__}: {describe(error)}", by_test=True)
+    return said | {"never_asked": isinstance(error, code_tests.NeverAsked)}
 
 
 def passed(value: str | None) -> dict:
@@ -123,7 +129,13 @@ def passed(value: str | None) -> dict:
 
 
 def outcome(status: str, error: str, by_test: bool = False) -> dict:
-    return {"status": status, "value": None, "error": error[:MAX_ERROR], "by_test": by_test}
+    return {
+        "status": status,
+        "value": None,
+        "error": error[:MAX_ERROR],
+        "by_test": by_test,
+        "never_asked": False,
+    }
 
 
 def _read(reader: Callable[[str], Any], test: str) -> Any:
@@ -177,15 +189,18 @@ def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) ->
         program = meet_program(caller.frames)
     except BaseException as error:
         for index in range(len(tests)):
-            send_frame(control, {"index": index, "asked_objects": False, **outcome_of(error)})
+            send_frame(control, {"index": index, "asked_objects": False, "shadowed": [], **outcome_of(error)})
         return
     send_frame(control, {"loaded": True})
-    for index, (test, (_, plain, kind, entry_point)) in enumerate(zip(read_tests, tests, strict=True)):
+    for index, (test, asked) in enumerate(zip(read_tests, tests, strict=True)):
+        _, plain, kind, entry_point, shadowed = asked
         control.recv(1)  # see run_code_tests
         kernel.set_name(TESTING)
         caller.begin(test if isinstance(test, data_tests.DataTest) else None, plain)
+        if shadowed is None and isinstance(test, data_tests.DataTest):
+            shadowed = data_tests.shadowing(test, program.names, entry_point)
         try:
-            said = passed(run_data(test, program, caller, entry_point))
+            said = passed(run_data(test, program, caller, frozenset(shadowed or ())))
         except data_tests.NotData as error:
             said = outcome_of(error) | ({} if kind == "data" else {"status": NOT_DATA})
         except walk.ObjectCompared as error:
@@ -195,7 +210,7 @@ def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) ->
         if caller.fatal is not None:  # a test cannot hide it
             said = outcome_of(caller.fatal)
         said |= {"asked_objects": caller.more_than_results, "last": caller.fatal is not None}
-        send_frame(control, {"index": index, **said})
+        send_frame(control, {"index": index, "shadowed": sorted(shadowed or ()), **said})
         if caller.fatal is not None:
             return
 
@@ -220,7 +235,10 @@ def meet_program(frames: Frames) -> Program:
 
 
 def run_data(
-    test: data_tests.DataTest | BaseException, program: Program, caller: calls.Caller, entry_point: str = ""
+    test: data_tests.DataTest | BaseException,
+    program: Program,
+    caller: calls.Caller,
+    shadowing: Set[str] = frozenset(),
 ) -> str | None:
     if isinstance(test, BaseException):
         raise test
@@ -233,7 +251,6 @@ def run_data(
         return caller.ask("name", name) if name in program.variables else calls.Name(caller, name)
 
     asked = caller.asked
-    shadowing = data_tests.shadowing(test, program.names, entry_point)
     value = walk.Walk(test, named, shadowing, caller.see_changes).run()
     if caller.again():
         walk.Walk(test, named, shadowing).run()
@@ -264,5 +281,4 @@ def outcome_of(error: BaseException) -> dict:
             return outcome("OUTPUT_LIMIT", describe(error))
         case AssertionError():
             return outcome("WRONG_ANSWER", describe(error))
-    status = "SYNTAX_ERROR" if isinstance(error, SyntaxError) else "RUNTIME_ERROR"
-    return outcome(status, f"test: {text}", by_test=True)
+    return outcome_of_test(error)

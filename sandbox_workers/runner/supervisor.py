@@ -23,7 +23,6 @@ import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from .code_tests import NeverAsked
 from .commands import Commands
 from .framing import ANY_SIZE, Frames, pack
 from .judged import REFUSED, Judged
@@ -52,7 +51,8 @@ class Slot:
 
     def judge(self, job: dict) -> list[Judged]:
         """Returns one verdict per test. If `language` is None, a test is [its source, whether its results must be
-        plain, its kind, the problem's entry point or ""]:
+        plain, its kind, the problem's entry point or "", the names of the library that mean the program's functions or
+        None]:
 
         | kind | meaning |
         |---|---|
@@ -109,9 +109,7 @@ def _may_be_code(verdict: Judged) -> bool:
     test looks at an argument that is changed in the same comparison, rebinds a name of the program, asks an
     object of a subclass, or needs more of Python than the evaluator has."""
     fails = verdict.status in ("WRONG_ANSWER", "RUNTIME_ERROR") and verdict.isolation == "separate"
-    return fails and not verdict.error.startswith(
-        f"test: {NeverAsked.__name__}"
-    )  # as code nothing would notice that
+    return fails and not verdict.never_asked  # as code nothing would notice that
 
 
 def fork_zygote(role: str, settings: Settings) -> socket.socket:

@@ -5,7 +5,7 @@ import ast
 import collections
 import operator
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,9 @@ _COMPARED: dict[type, Callable[[Any, Any], bool]] = {
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
-_TAKES_ALL = frozenset(map(id, (list, tuple, set, frozenset, sorted, sum, max, min, collections.Counter)))
+_TAKES_ALL = frozenset(
+    map(id, (list, tuple, set, frozenset, bytes, bytearray, sorted, sum, max, min, collections.Counter))
+)
 """Functions that read their argument to its end."""
 _LOOKS_INTO = frozenset(map(id, (isinstance, dict)))
 """Functions that ask for more of their argument than a copy has."""
@@ -180,7 +182,7 @@ class Walk:
                     self._assign(target, self.value(value, scope), scope)
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
                 before = self._name(name, scope)
-                if type(before) in (list, set, dict, bytearray, collections.deque):
+                if isinstance(before, list | set | dict | bytearray | collections.deque):
                     raise not_data(node, "a change of a value")
                 scope[name] = _BINARY[type(op)](before, self.value(value, scope))
             case ast.For(target=target, iter=iterable, body=body, orelse=orelse):
@@ -280,11 +282,13 @@ class Walk:
             case ast.Dict(keys=keys, values=values):
                 made: dict[Any, Any] = {}
                 for key, value in zip(keys, values, strict=True):
-                    made |= (
-                        self.value(value, scope)
-                        if key is None
-                        else {self.value(key, scope): self.value(value, scope)}
-                    )
+                    if key is not None:
+                        found = self.value(key, scope)
+                        made[found] = self.value(value, scope)
+                    elif isinstance(given := self.value(value, scope), Foreign):
+                        raise not_data(node, "** of an object")
+                    else:
+                        made = {**made, **given}
                 return made
             case ast.UnaryOp(op=op, operand=operand):
                 return _UNARY[type(op)](self.value(operand, scope))
@@ -315,7 +319,7 @@ class Walk:
             case ast.SetComp(elt=element, generators=generators):
                 return set(self._made(element, generators, scope))
             case ast.GeneratorExp(elt=element, generators=generators):
-                return self._made(element, generators, scope)
+                return self._made(element, generators, scope, iter(self.value(generators[0].iter, scope)))
             case ast.DictComp(key=key, value=value, generators=generators):
                 return dict(self._made(ast.Tuple([key, value], ast.Load()), generators, scope))
             case ast.Lambda():
@@ -354,11 +358,16 @@ class Walk:
         return holds
 
     def _made(
-        self, element: ast.expr, generators: Sequence[ast.comprehension], scope: ChainMap[str, Any]
+        self,
+        element: ast.expr,
+        generators: Sequence[ast.comprehension],
+        scope: ChainMap[str, Any],
+        items: Iterable[Any] | None = None,
     ) -> Iterator[Any]:
+        """Yields the items of a comprehension. Those of the first loop are given if they are found before it begins."""
         first, *rest = generators
         inner = scope.new_child()
-        for item in self.value(first.iter, scope):
+        for item in self.value(first.iter, scope) if items is None else items:
             self._assign(first.target, item, inner)
             if all(self.value(test, inner) for test in first.ifs):
                 if rest:
@@ -369,15 +378,14 @@ class Walk:
     def _name(self, name: str, scope: ChainMap[str, Any]) -> Any:
         if name in scope:
             return scope[name]
-        if name in self.shadowing:
-            return self.program(name)
-        if name in LIBRARY:
-            return self._module(name) if name in MODULES or name == "random" else LIBRARY[name]
+        if name not in self.shadowing:
+            if name in LIBRARY:
+                return self._module(name) if name in MODULES or name == "random" else LIBRARY[name]
+            if name in ANYWHERE:
+                return ANYWHERE[name]
         try:
             return self.program(name)
         except KeyError:
-            if name in ANYWHERE:
-                return ANYWHERE[name]
             raise NameError(f"name {name!r} is not defined") from None
 
     def _module(self, name: str) -> "Module":
@@ -420,12 +428,14 @@ class Walk:
         if set(given) != set(names):
             raise TypeError(f"arguments {sorted(given)} for {names}")
         inner = function.scope.new_child(given)
-        if isinstance(node, ast.Lambda):
-            return self.value(node.body, inner)
         try:
+            if isinstance(node, ast.Lambda):
+                return self.value(node.body, inner)
             self._body(node.body, inner)
         except _Return as returned:
             return returned.args[0]
+        except RecursionError:  # Python goes deeper
+            raise NotData("functions of the test that call each other too deeply") from None
         return None
 
 

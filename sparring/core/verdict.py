@@ -66,6 +66,11 @@ class Verdict:
     compares the output of a whole program. shared: the test is code and ran in the program's interpreter, as under pytest. A
     program that searches for its test there can find it, and can fake that the test passed."""
 
+    never_asked: bool = False
+    """Whether the test failed because it never uses the program."""
+    shadowed: tuple[str, ...] = ()
+    """For a data test: names of the library that meant the program's functions in it; see data_tests.shadowing."""
+
     @property
     def passed(self) -> bool:
         return self.status is Status.PASSED
@@ -130,29 +135,31 @@ class KnownTest(str):
     """Python source of a test that the reference solution passed, and the way in which the reference was judged: programs are
     judged in the same way."""
 
-    __slots__ = ("data", "entry_point", "plain")
+    __slots__ = ("data", "plain", "shadowed")
     data: bool
     """Whether the test is judged as data (see Verdict.isolation). No object of a program can turn it into code."""
     plain: bool
     """For a data test: whether it needed only values, calls and iterations of the reference's results, and the reference did
     not change its arguments. Then nothing more is asked of another program's objects, since these could give the answer
     that the test expects, and a program's changes to its arguments do not help it to pass."""
-    entry_point: str
-    """See ReferenceTest."""
+    shadowed: frozenset[str] | None
+    """Names of the library, such as `exp`, that mean the program's functions, because the reference defines them. Another
+    program that defines more of them does not decide what the test means. None: they are guessed."""
 
     def __new__(
-        cls, source: str, *, data: bool = False, plain: bool = True, entry_point: str = ""
+        cls, source: str, *, data: bool = False, plain: bool = True, shadowed: Iterable[str] | None = None
     ) -> "KnownTest":
         test = super().__new__(cls, source)
-        test.data, test.plain, test.entry_point = data, plain, entry_point
+        test.data, test.plain = data, plain
+        test.shadowed = None if shadowed is None else frozenset(shadowed)
         return test
 
     def __reduce__(self) -> tuple:
-        return _known, (str(self), self.data, self.plain, self.entry_point)
+        return _known, (str(self), self.data, self.plain, self.shadowed)
 
 
-def _known(source: str, data: bool, plain: bool, entry_point: str) -> KnownTest:
-    return KnownTest(source, data=data, plain=plain, entry_point=entry_point)
+def _known(source: str, data: bool, plain: bool, shadowed: frozenset[str] | None) -> KnownTest:
+    return KnownTest(source, data=data, plain=plain, shadowed=shadowed)
 
 
 @overload
@@ -170,7 +177,7 @@ def known_by(test: "Test", reference: Iterable[Verdict]) -> "Test":
         test,
         data=all(verdict.isolation == "separate" for verdict in verdicts),
         plain=not any(verdict.asked_objects for verdict in verdicts),
-        entry_point=test.entry_point if isinstance(test, ReferenceTest) else "",
+        shadowed={name for verdict in verdicts for name in verdict.shadowed},
     )
 
 

@@ -3,6 +3,7 @@ reference and fails the same program afterwards."""
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.attacks.conftest import AMPLE, LIMITS
 
 AMPLY = LIMITS.model_copy(update={**AMPLE, "memory_mb": 512})
 LIES = "class O: pass\ndef f(*a): return O()"
-WANTED = ["assert f(1) == 2", KnownTest("assert f([3, 1]) == [1, 3]", data=True, plain=True, entry_point="f")]
+WANTED = ["assert f(1) == 2", KnownTest("assert f([3, 1]) == [1, 3]", data=True, plain=True)]
 HANDLE = "list(map(type, [f]))[0]"
 REDUCED = """\
 import copy
@@ -77,23 +78,32 @@ def test_an_error_that_a_test_catches_keeps_no_memory(judge: Callable[..., list[
 
 
 POINT = "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')\ndef dist(a, b): return abs(a.x - b.x) + abs(a.y - b.y)"  # fmt: skip
-SAME: dict[str, tuple[str, str]] = {  # program, a test that must say the same of it each time
-    "an object of a subclass is handed back": (POINT, "assert dist(Point(0, 0), Point(3, 4)) == 7"),
+SAME: dict[str, tuple[str, str, str]] = {
+    # program, a test that must say the same of it each time, how it is judged
+    "an object of a subclass is handed back": (
+        POINT,
+        "assert dist(Point(0, 0), Point(3, 4)) == 7",
+        "separate",
+    ),
     "an IntEnum is handed back": (
         "import enum\nclass C(enum.IntEnum):\n    A = 1\ndef f(c): return c.name",
         "assert f(C(1)) == 'A'",
+        "separate",
     ),
     "the length of a generator": (
         "def f(n): return (i for i in range(n))",
         "g = f(3)\ntry:\n    len(g)\nexcept TypeError:\n    pass\nassert list(g) == [0, 1, 2]",
+        "separate",
     ),
     "the text of a function": (
         "def f(x): return x",
-        "assert int(str(f)[-4:-1], 16) % 512 < 256 and f(1) == 1",
+        "assert int(str(f)[-4:-1], 16) % 512 < 512 and f(1) == 1",
+        "shared",
     ),
     "the text of functions in a list": (
         "def f(x): return x",
-        "assert int(list(map(str, [f]))[0][-4:-1], 16) % 512 < 256 and f(1) == 1",
+        "assert int(list(map(str, [f]))[0][-4:-1], 16) % 512 < 512 and f(1) == 1",
+        "shared",
     ),
 }
 
@@ -102,11 +112,10 @@ SAME: dict[str, tuple[str, str]] = {  # program, a test that must say the same o
 def test_what_a_reference_passes_the_same_program_passes(
     judge: Callable[..., list[Verdict]], name: str
 ) -> None:
-    program, test = SAME[name]
+    program, test, isolation = SAME[name]
     (of_reference,) = judge(program, ReferenceTest(test))
     again = [judge(f"{program}\n# {n}", known_by(test, [of_reference]))[0] for n in range(3)]
-    if of_reference.passed and of_reference.isolation == "separate":
-        assert [verdict.status for verdict in again] == [Status.PASSED] * 3
+    assert [(v.status, v.isolation) for v in [of_reference, *again]] == [(Status.PASSED, isolation)] * 4
 
 
 def by_reference(
@@ -117,6 +126,7 @@ def by_reference(
     return [judge(program, known_by(test, [verdict]))[0].passed for program in programs]
 
 
+VARIES = "class R:\n    def __init__(self, xs): self.xs, self.n = xs, 0\n    def __iter__(self):\n        self.n += 1\n        return iter({})\ndef f(xs): return R(xs)"
 ORDERED = "from collections import OrderedDict\ndef f():\n    d = OrderedDict(a=1, b=2)\n    {}return d"
 JUDGED: dict[str, tuple[str, str, str, bool]] = {  # reference, test, program, whether it is right
     "an OrderedDict in another order": (
@@ -135,6 +145,47 @@ JUDGED: dict[str, tuple[str, str, str, bool]] = {  # reference, test, program, w
         "def f(xs): return sorted(xs)", "xs = [3, 1]\nassert f(xs) == sorted(xs)",
         "def f(xs):\n    xs.clear()\n    return []", False,
     ),
+    "a defaultdict for a dict, which is given back": (
+        "def build(es): return {a: [b] for a, b in es}\ndef near(g, v): return g[v]",
+        "g = build([(1, 2)])\nassert near(g, 1) == [2]",
+        "import collections\ndef build(es):\n    g = collections.defaultdict(list)\n    for a, b in es: g[a].append(b)\n    return g\n"
+        "def near(g, v): return g[v]", True,
+    ),
+    "a bytearray for bytes": ("def f(s): return s.encode()", "assert f('a') == b'a'", "def f(s): return bytearray(s.encode())", True),
+    "another bytearray for bytes": ("def f(s): return s.encode()", "assert f('a') == b'a'", "def f(s): return bytearray(b'b')", False),
+    "the keys of a dict for a set": ("def f(d): return set(d)", "assert f({1: 2}) == {1} and f({1: 2}) & {1, 3} == {1}", "def f(d): return d.keys()", True),
+    "the keys of another dict for a set": ("def f(d): return set(d)", "assert f({1: 2}) == {1}", "def f(d): return {3: 2}.keys()", False),
+    "a mappingproxy for a dict": ("def f(d): return dict(d)", "assert f({1: 2}) == {1: 2}", "import types\ndef f(d): return types.MappingProxyType(d)", True),
+    "bytes of a generator": ("def f(n): return list(range(n))", "assert bytes(f(2)) == b'\\x00\\x01'", "def f(n): yield from range(n)", True),
+    "pairs for a dict": ("def f(): return {1: 2}", "assert {**f()} == {1: 2}", "def f(): return [(1, 2)]", False),
+    "a name of math that only the program defines": (
+        "import math\ndef f(x): return math.exp(x)", "assert abs(f(3) - exp(3)) < 1e-9",
+        "def exp(x): return 5\ndef f(x): return 5", False,
+    ),
+    "a name of math that the reference imports": (
+        "from math import sin\ndef f(x): return sin(x)", "assert f(3) == sin(3)",
+        "import math\ndef sin(x): return math.sin(x) + 0.0\ndef f(x): return sin(x)", True,
+    ),
+    "a name of the library that only the program defines, beside one that both do": (
+        "import math\ndef lcm(a, b): return math.lcm(a, b)", "assert lcm(4, 6) == 4 * 6 // gcd(4, 6)",
+        "def lcm(a, b): return a * b\ndef gcd(a, b): return 1", False,
+    ),
+    "the rows of an argument are changed": (
+        "def f(g): return sum(map(len, g))", "g = [[1, 2], [3]]\nassert f(g) == 3\nassert f(g) >= 0",
+        "def f(g):\n    n = 0\n    for row in g:\n        n += len(row)\n        row.clear()\n    return n", True,
+    ),
+    "an object that has other items when it is read again": (
+        "def f(xs): return sorted(xs)", "r = f([3, 1])\nassert set(r) == {1, 3} and all(a <= b for a, b in pairwise(r))",
+        VARIES.format("self.xs if self.n == 1 else []"), False,
+    ),
+    "an object that has the same items when it is read again": (
+        "def f(xs): return sorted(xs)", "r = f([3, 1])\nassert set(r) == {1, 3} and all(a <= b for a, b in pairwise(r)) and 3 in r and 1 in r",
+        VARIES.format("sorted(self.xs)"), True,
+    ),
+    "the parts of an argument are changed": (
+        "def f(g): return sum(g, [])", "a, b = [1], [2]\nassert f([a, b]) == [1, 2]",
+        "def f(g):\n    g[0].extend(g[1])\n    return list(g[0])", True,
+    ),
     "NaN is no NaN": ("def f(x): return x", "assert [f(1)] == [f(1)]", "def f(x): return float('nan')", False),
     "a defaultdict for a dict": (
         "def f(s): return {c: 1 for c in s}", "assert sorted(f('ab').items()) == [('a', 1), ('b', 1)] and f('a').get('z') is None",
@@ -151,10 +202,121 @@ def test_a_program_is_judged_as_by_python(judge: Callable[..., list[Verdict]], n
     assert by_reference(judge, reference, test, [program, f"{reference}\n"]) == [right, True]
 
 
+AS_PYTHON: dict[str, tuple[str, str, bool]] = {  # program, test, whether Python passes it: without a reference
+    "keys and a set": ("def f(d): return d.keys()", "assert f({1: 2}) == {1} and {1}.issubset(f({1: 2})) and 1 in f({1: 2})", True),
+    "keys and a list": ("def f(d): return d.keys()", "assert f({1: 2}) == [1]", False),
+    "keys of nothing": ("def f(): return {}.keys()", "assert f() == set() and not f() and len(f()) == 0", True),
+    "items and a set": ("def f(d): return d.items()", "assert f({1: 2}) == {(1, 2)} and sorted(f({3: 1, 2: 1}))[0] == (2, 1)", True),
+    "values": ("def f(d): return d.values()", "assert list(f({1: 2})) == [2] and 2 in f({1: 2}) and f({1: 2}) != [2]", True),
+    "values and values": ("def f(d): return d.values()", "assert f({1: 2}) == f({1: 2})", False),
+    "keys in an order": ("import collections\ndef f(): return collections.OrderedDict(b=1, a=2).keys()", "assert list(f()) == ['b', 'a'] and f() == {'a', 'b'}", True),
+    "keys that are given on": ("def f(ks): return sorted(ks)", "d = {2: 1, 1: 1}\nassert f(d.keys()) == [1, 2]", True),
+    "bytearray and bytes": ("def f(): return bytearray(b'ab')", "assert f() == b'ab' == bytearray(f()) and f()[0] == 97 and f().upper() == b'AB'", True),
+    "a bytearray that is changed": ("def f(b): b[0] = 65", "b = bytearray(b'ab')\nf(b)\nassert b == b'Ab'", True),
+    "a mappingproxy": ("import types\ndef f(): return types.MappingProxyType({1: 2})", "assert f() == {1: 2} and f()[1] == 2 and len(f()) == 1", True),
+    "a class": ("def f(x): return type(x)", "assert f(1) == int and f('') is str and f([]) in (list, tuple)", True),
+    "another class": ("def f(x): return bool", "assert f(1) == int", False),
+    "a result that is changed later": ("xs = []\ndef f(): return xs\ndef g(): xs.append(1)", "a = f()\ng()\nassert a == [1]", True),
+    "a result that is no copy": ("xs = []\ndef f(): return xs\ndef g(): xs.append(1)", "a = f()\ng()\nassert a == []", False),
+    "an attribute that is changed later": (
+        "class A:\n    def __init__(self): self.xs = [[1]]\n    def add(self, x): self.xs[0].append(x)",
+        "a = A()\nxs = a.xs\na.add(2)\nassert xs == [[1, 2]]\na.add(3)\nassert xs == [[1, 2, 3]]", True,
+    ),
+    "a result that makes up items is changed later": (
+        "import collections\ndef f(): return collections.defaultdict(list)\ndef g(d, k): d[k].append(1)",
+        "d = f()\ng(d, 'a')\nassert d == {'a': [1]} and len(d) == 1", True,
+    ),
+    "many arguments": (
+        "kept = []\ndef f(xs): kept.append(xs)\ndef g():\n    for xs in kept: xs.append(0)",
+        "xss = [[i] for i in range(300)]\nfor xs in xss: f(xs)\ng()\nassert all(len(xs) == 2 for xs in xss)", True,
+    ),
+    "many calls that keep nothing": (
+        "def f(xs): return xs",
+        "xs, ys = [1], []\nfor i in range(2000):\n    r = f(xs)\n    ys = f(r)\nassert xs == r == ys == [1]", True,
+    ),
+    "many readings of what grows": (
+        "class A:\n    def __init__(self): self.xs = []\n    def add(self, x): self.xs.append(x)",
+        "a = A()\nfor i in range(700):\n    a.add(i)\n    xs = a.xs\n    assert xs[-1] == i\nassert len(xs) == 700", True,
+    ),
+    "an argument changed within the comparison": ("def f(xs): xs.sort(); return list(xs)", "xs = [3, 1]\nassert (f(xs), xs) == ([1, 3], [3, 1])", False),
+    "an argument changed within a chain": ("def f(xs): xs.sort(); return list(xs)", "xs = [3, 1]\nassert f(xs) == [1, 3] != xs", False),
+    "an argument changed within a sum": ("def f(xs): xs.sort(); return list(xs)", "xs = [3, 1]\nassert f(xs) + xs == [1, 3, 3, 1]", False),
+    "an iterator over a changed argument": (
+        "def f(xs):\n    xs.append(0)\n    yield from xs",
+        "xs = [3, 1]\nassert list(f(xs)) == [3, 1, 0]\nassert xs == [3, 1, 0]\nassert list(f([1])) == [1, 0]", True,
+    ),
+    "an iterable that is read before its comprehension begins": ("def f(n): return n", "xs = [1]\ng = (f(x) for x in xs)\nxs = [5]\nassert list(g) == [1]", True),
+    "results in one expression that are no copies": ("def f(x, kept=[]): kept.append(x); return kept", "assert [f(1), f(2)] == [[1], [1, 2]]", False),
+    "a result that a function of the test is given": (
+        "xs = []\ndef f(): return xs\ndef g(): xs.append(1)", "def check(a):\n    g()\n    assert a == [1]\ncheck(f())", True,
+    ),
+    "objects that are handed out again": (
+        "class Node:\n    def __init__(self, value, rest=None): self.value, self.rest = value, rest\ndef f(node): return node",
+        "def listed(node):\n    return [] if node is None else [node.value] + listed(node.rest)\n"
+        "assert listed(f(Node(1, Node(2, Node(3))))) == [1, 2, 3]", True,
+    ),
+    "an IntEnum and numbers": (
+        "import enum\nclass C(enum.IntEnum):\n    A = 1\n    B = 2\ndef f(): return C.B",
+        "assert f() + 1 == 3 == 1 + f() and f() > 1 and f() in (1, 2) and {2: 'b'}[f()] == 'b' and 10 % f() == 0", True,
+    ),
+    "a named tuple as a key": (
+        "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int\n    y: int\ndef f(d): return max(p.x for p in d)",
+        "assert f({P(1, 2), P(3, 4)}) == 3 == f({P(3, 4): 5}) and P(1, 2) < (2, 0) and P(1, 2) + (3,) == (1, 2, 3)", True,
+    ),
+    "a fold": (
+        "import datetime\ndef f(): return datetime.datetime(2020, 1, 1, fold=1), datetime.time(1, fold=1)",
+        "assert [t.fold for t in f()] == [1, 1]", True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AS_PYTHON)
+def test_the_verdict_is_pythons_without_a_reference(judge: Callable[..., list[Verdict]], name: str) -> None:
+    program, test, right = AS_PYTHON[name]
+    (verdict,) = judge(program, test)
+    assert (verdict.passed, verdict.isolation) == (right, "separate"), verdict
+    names: dict[str, Any] = {}
+    exec(program, names)
+    try:
+        exec(test, names)
+    except Exception:
+        assert not right
+    else:
+        assert right
+
+
+def test_more_values_than_are_watched_are_no_data(judge: Callable[..., list[Verdict]]) -> None:
+    program = "kept = []\ndef f(xs): kept.append(xs)\ndef g():\n    for xs in kept: xs.append(0)"
+    test = (
+        "xss = [[i] for i in range(600)]\nfor xs in xss: f(xs)\ng()\nassert all(len(xs) == 2 for xs in xss)"
+    )
+    (verdict,) = judge(program, test)
+    assert verdict.passed and verdict.isolation == "shared", verdict
+    (verdict,) = judge(program, KnownTest(test, data=True))
+    assert verdict.status is Status.RUNTIME_ERROR and "500 values" in verdict.error, verdict
+
+
 NEEDS_PYTHON = {  # what the evaluator cannot do, and Python can
     "a copy of the program's objects": (
         "class P:\n    def __init__(self, x): self.x = x\ndef f(p): return p.x",
         "import copy\nassert [f(p) for p in copy.deepcopy([P(1)])] == [1]",
+    ),
+    "a row that the program puts another in place of": (
+        "def fill(g):\n    for i in range(len(g)): g[i] = [1]",
+        "g = [[0]]\nrow = g[0]\nfill(g)\nassert row == [0] and g == [[1]]",
+    ),
+    "a result that is the argument": (
+        "def f(xs): xs.append(1); return xs",
+        "xs = []\nr = f(xs)\nf(xs)\nassert r == [1, 1] == xs",
+    ),
+    "keys of a dict that is changed": (
+        "d = {1: 2}\ndef f(): return d.keys()\ndef g(): d[3] = 4",
+        "ks = f()\ng()\nassert ks == {1, 3}",
+    ),
+    "a list that is passed twice": ("def f(a, b): a.append(1); return b", "xs = []\nassert f(xs, xs) == [1]"),
+    "a row that a list holds twice": (
+        "def f(g): g[0][0] = 1; return g",
+        "assert f([[0] * 2] * 2) == [[1, 0], [1, 0]]",
     ),
     "names of the library that the program defines": (
         "def sum(a, b): return a + b\ndef sub(a, b): return a - b",
@@ -167,4 +329,12 @@ NEEDS_PYTHON = {  # what the evaluator cannot do, and Python can
 def test_what_only_python_can_run_is_run_by_it(judge: Callable[..., list[Verdict]], name: str) -> None:
     program, test = NEEDS_PYTHON[name]
     (verdict,) = judge(program, ReferenceTest(test))
+    assert verdict.passed and verdict.isolation == "shared", verdict
+
+
+@pytest.mark.parametrize("name", [name for name in NEEDS_PYTHON if "library" not in name])
+def test_what_only_python_can_run_is_run_by_it_without_a_reference(
+    judge: Callable[..., list[Verdict]], name: str
+) -> None:
+    (verdict,) = judge(*NEEDS_PYTHON[name])
     assert verdict.passed and verdict.isolation == "shared", verdict

@@ -11,7 +11,6 @@ NOT_SERVED = {
 
 NOT_SERVED_ALONE = {
     "arguments_in_place: changed in one statement with the comparison": _COPIES,
-    "arguments_in_place: one list given twice": _COPIES,
     "modules: functions that see a name that the test rebinds": _OWN_NAMES,
     "modules: the test defines what the program calls": _OWN_NAMES,
     "modules: the test replaces a function of the program": _OWN_NAMES,
@@ -22,13 +21,12 @@ NOT_SERVED_ALONE = {
     (
         "objects: unhashable by its equality",
         "objects: set of operators",
-        *(f"class: {way}: IntFlag" for way in ("result", "attribute and constant")),
         *(
             f"class: {way}: {kind}"
             for way in ("result", "attribute and constant", "made by the test")
             for kind in ("subclass of deque", "class equal to numbers")
         ),
-        *(f"class: made by the test: subclass of {kind}" for kind in ("str", "int", "float", "set")),
+        "class: made by the test: subclass of float",
     ),
     "a method of the program's own class would decide against the test's values, and no reference says that it may",
 )

@@ -2,7 +2,7 @@
 may be anywhere in the code. Pure; nothing is executed.
 
 Tests are assertions (`assert`, unittest's assertEqual and similar methods) and, if calls are wanted, calls of the problem's
-function. They are found at any depth and in loops over literal lists. They may use names to which a literal or the
+function. They are found at any depth and in loops over literal lists, also by enumerate, zip and items. They may use names to which a literal or the
 function's result was assigned before, and arguments such as `[0] * 3` and `range(5)`; these are replaced by their values.
 Tests that pytest would parametrise, fixtures and doctests are not found.
 
@@ -216,7 +216,7 @@ class _Reader:
             names.pop(name, None)
         match statement:
             case ast.For(target=target, iter=items, body=body):
-                for bound in _bindings(target, self._replaced(items, names)):
+                for bound in _bindings(target, _listed(self._replaced(items, names))):
                     yield from self._statements(body, names | bound, top=False)
             case ast.Assert(test=value) | ast.Expr(value=value):
                 value = self._replaced(value, names)
@@ -283,12 +283,14 @@ class _Replace(ast.NodeTransformer):
 
 
 def _computed(node: ast.BinOp) -> ast.expr | None:
-    """Returns the value of a sum, difference or product of literals, such as 2 + 3 and [0] * 3, as an expression; None if
-    the node is something else, or the value is too long."""
+    """Returns the value of a sum, difference, product or quotient of literals, such as 2 + 3, [0] * 3 and 1 / 3, as an
+    expression; None if the node is something else, or the value is too long."""
     try:
         match ast.literal_eval(node.left), node.op, ast.literal_eval(node.right):
             case int() | float() as a, ast.Add() | ast.Sub() | ast.Mult() as op, int() | float() as b:
                 value = a + b if isinstance(op, ast.Add) else a - b if isinstance(op, ast.Sub) else a * b
+            case int() | float() as a, ast.Div(), int() | float() as b:
+                value = a / b
             case str() | list() | tuple() as a, ast.Add(), str() | list() | tuple() as b if type(a) is type(
                 b
             ):
@@ -298,7 +300,7 @@ def _computed(node: ast.BinOp) -> ast.expr | None:
             case _:
                 return None
         return _written(value)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, OverflowError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, ArithmeticError):
         return None
 
 
@@ -377,6 +379,38 @@ def _owner(node: ast.expr) -> str:
 
 def _without(names: Names, dropped: set[str]) -> dict[str, ast.expr]:
     return {name: value for name, value in names.items() if name not in dropped}
+
+
+def _listed(items: ast.expr) -> ast.expr:
+    """Returns enumerate(...) and zip(...) of literal lists, and {...}.items(), as a list of tuples; other expressions as they
+    are."""
+    match items:
+        case ast.Call(func=ast.Attribute(value=ast.Dict(keys=keys, values=values), attr="items"), args=[]):
+            columns = [[key or ast.Starred(value) for key, value in zip(keys, values, strict=True)], values]
+        case ast.Call(func=ast.Name(id="zip"), args=[_, *_] as args):
+            columns = [_elements(argument) for argument in args]
+        case ast.Call(
+            func=ast.Name(id="enumerate"),
+            args=[of, *first],
+            keywords=[] | [ast.keyword(arg="start")] as keywords,
+        ) if (elements := _elements(of)) is not None:
+            match [*first, *(keyword.value for keyword in keywords)] or [ast.Constant(0)]:
+                case [ast.Constant(value=int(start))]:
+                    columns = [[ast.Constant(start + i) for i in range(len(elements))], elements]
+                case _:
+                    return items
+        case _:
+            return items
+    lists = [column for column in columns if column is not None]
+    if len(lists) < len(columns):
+        return items
+    return ast.List([ast.Tuple([*row], ast.Load()) for row in zip(*lists, strict=False)], ast.Load())
+
+
+def _elements(items: ast.expr) -> list[ast.expr] | None:
+    """Returns the elements of a literal list or tuple, or of one of the calls that `_listed` knows; None for others."""
+    listed = _listed(items)
+    return listed.elts if isinstance(listed, ast.List | ast.Tuple) and is_literal(listed) else None
 
 
 def _bindings(target: ast.expr, items: ast.expr) -> Iterator[dict[str, ast.expr]]:

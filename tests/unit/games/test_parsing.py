@@ -219,7 +219,7 @@ def test_fault_parse(line, test_format):
     "line",
     [
         "assert f(x) == 2",
-        "assert f(1 / 2) == 2",
+        "assert f(1 / x) == 2",
         "assert f(*[1]) == 2",
         "assert f(**{'x': 1}) == 2",
         "assert f(open('/etc/passwd')) == 2",
@@ -444,6 +444,13 @@ FENCE = "```"
         ("x = 1\nresult = f(x)\nassert result == 2\nx = [2]\nassert f(x) == 2", ["f(1)", "f([2])"]),
         ("a, b = 1, 2\nassert f(a) == b\nassert f(b) == a", ["f(1)", "f(2)"]),
         ("for x, y in [(1, 2), (3, 4)]:\n    assert f(x) == y", ["f(1)", "f(3)"]),
+        ("for i, (x, y) in enumerate([(1, 2), (3, 4)]):\n    assert f(x) == y", ["f(1)", "f(3)"]),
+        ("for i, x in enumerate(['a', 'b'], start=1):\n    assert f(i) == x", ["f(1)", "f(2)"]),
+        (
+            "xs = [1, 3]\nfor i, (x, y) in enumerate(zip(xs, (2, 4)), 1):\n    assert f(x) == y",
+            ["f(1)", "f(3)"],
+        ),
+        ("for x, y in {1: 2, 3: 4}.items():\n    assert f(x) == y", ["f(1)", "f(3)"]),
         ("cases = [1, 2]\nfor x in cases:\n    assert f(x)", ["f(1)", "f(2)"]),
         ("try:\n    assert f(1) == 2\nexcept ValueError:\n    assert f(2) == 2", ["f(1)", "f(2)"]),
         ("if __name__ == '__main__':\n    assert f(1) == 2", ["f(1)"]),
@@ -468,6 +475,8 @@ def test_tests_of_all_blocks_are_read_and_no_other_languages():
         ("1 + 11", "12"),
         ("-2 * 3", "-6"),
         ("'ab' * 2 + 'c'", "'ababc'"),
+        ("1 / 4", "0.25"),
+        ("-1 / 3", "-0.3333333333333333"),
         ("[0] * 3 + [1]", "[0, 0, 0, 1]"),
         ("range(3)", "[0, 1, 2]"),
         ("list(range(1, 7, 2))", "[1, 3, 5]"),
@@ -483,7 +492,18 @@ def test_simple_arguments_are_written_out(argument, written):
 
 @pytest.mark.parametrize(
     "argument",
-    ["9 ** 9 ** 9", "[0] * 10 ** 9", "'a' * 1000", "range(10 ** 9)", "range(10 ** 30)", "1 + x", "list(x)"],
+    [
+        "1 / 0",
+        "2 / x",
+        "10 ** 400 / 2",
+        "9 ** 9 ** 9",
+        "[0] * 10 ** 9",
+        "'a' * 1000",
+        "range(10 ** 9)",
+        "range(10 ** 30)",
+        "1 + x",
+        "list(x)",
+    ],
 )
 def test_what_is_large_or_unknown_is_not(argument):
     (test,) = parse(f"assert f({argument}) == 1", "relabel")
@@ -498,6 +518,10 @@ def test_what_is_large_or_unknown_is_not(argument):
         ("xs = [3]\nxs[0] = 1\nassert f(xs) == 1", [""]),
         ("xs = [3]\nys = xs.copy()\nassert f(xs) == 1", ["f([3])"]),
         ("x = 3\nfor x in read():\n    assert f(x) == 1", [""]),
+        ("for x, y in zip([1, 3], read()):\n    assert f(x) == y", [""]),
+        ("for x, y in zip([*a], [1]):\n    assert f(x) == y", [""]),
+        ("for x, y in {1: 2, **a}.items():\n    assert f(x) == y", [""]),
+        ("for i, x in enumerate([1], 'a'):\n    assert f(x) == 1", [""]),
         ("n = 5\nfor x in [1, 2]:\n    assert f(n) == 1\n    n += x", ["", ""]),
         ("n = 5\nwith make() as n:\n    assert f(n) == 1", [""]),
         ("with make():\n    n = 5\n    assert f(n) == 1", ["f(5)"]),

@@ -135,8 +135,10 @@ def test_what_the_reference_did_not_pass_says_nothing_of_its_results(status):
 @pytest.mark.parametrize("seen", [{}, {"asked_objects": True}, {"isolation": "shared"}])
 def test_a_test_is_known_as_its_reference_was_judged_wherever_it_goes(seen):
     asked = pickle.loads(pickle.dumps(ReferenceTest("assert f(1)", "f")))
-    test = pickle.loads(pickle.dumps(known_by(asked, [Verdict(status=Status.PASSED, **seen)])))
-    assert isinstance(test, KnownTest) and test == "assert f(1)" and test.entry_point == "f"
+    test = pickle.loads(
+        pickle.dumps(known_by(asked, [Verdict(status=Status.PASSED, shadowed=("f",), **seen)]))
+    )
+    assert isinstance(test, KnownTest) and test == "assert f(1)" and test.shadowed == {"f"}
     assert (test.data, test.plain) == ("isolation" not in seen, "asked_objects" not in seen)
     twice: Any = known_by("f(1)", [Verdict(status=Status.PASSED, **seen), Verdict(status=Status.PASSED)])
     assert twice.data == test.data

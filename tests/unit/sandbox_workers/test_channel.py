@@ -57,7 +57,9 @@ def start() -> Iterator[Callable[..., ScriptedBackend]]:
 
 
 def test_every_field_of_a_verdict_arrives_under_its_name(start: Callable) -> None:
-    told = Judged("WRONG_ANSWER", "[1]", 1.5, "out", "err", "why", True, 7, 2.5, True)
+    told = Judged(
+        "WRONG_ANSWER", "[1]", 1.5, "out", "err", "why", True, 7, 2.5, True, "shared", True, ["exp"]
+    )
 
     def answer(jobs: Frames, write: Callable) -> None:
         write(READY)
@@ -78,6 +80,9 @@ def test_every_field_of_a_verdict_arrives_under_its_name(start: Callable) -> Non
         memory_bytes=7,
         test_cpu_ms=2.5,
         asked_objects=True,
+        isolation="shared",
+        never_asked=True,
+        shadowed=("exp",),
     )
 
 

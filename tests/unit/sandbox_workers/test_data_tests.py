@@ -70,6 +70,7 @@ RIGHT = [
     "xs = [1]\ngrow(xs)\nassert xs == [1, 0] and grow(xs) and xs == [1, 0, 0]",
     "inner = [1]\nxs = [inner, (inner,), {'a': inner}]\ngrow(xs)\nassert xs == [[1], ([1],), {'a': [1]}, 0] and inner == [1]",
     "xs = [[1], [2]]\nfirst = xs[0]\nassert deep(xs) is None and first == [1, 0] == xs[0]",
+    "a, b = [1], [2]\ndeep([a, b])\nassert a == [1, 0] and b == [2]",
     "xs = [1]\ntry:\n    half_way(xs)\nexcept ValueError:\n    assert xs == []",
     "d, s = {1: 2}, {1}\nforget(d, s)\nassert (d, s) == ({}, set())",
     "xs = [1]\nassert [len(grow(xs)) for _ in range(3)] == [2, 3, 4]",
@@ -114,6 +115,8 @@ CODE = [
     "assert (y := f(1)) == 2",
     "f(**{'x': 1})",
     "try:\n    f(1)\nexcept SystemExit:\n    pass",
+    "E = KeyError, ValueError\ntry:\n    f(1)\nexcept E:\n    pass",
+    "def raises(exc):\n    try:\n        f(1)\n    except exc:\n        return True\nassert raises(ValueError)",
     "@f\ndef g(): pass",
     "global x",
     "del f",
@@ -124,6 +127,13 @@ MADE_CODE = [
     "assert '%s' % (lambda: 1)",
     "import heapq\nxs = pair(1)[1]\nheapq.heappop(xs)",
     "assert Stack() < Stack()",
+    "assert f == f",
+    "assert f in [f]",
+    "xs = [[1], [2]]\nfirst = xs[0]\nxs2 = cleared(xs)\nassert first == [1]",
+    "xs = [1]\nforget(xs, xs)\nassert xs == []",
+    "deep([[0] * 2] * 2)",
+    "def down(n):\n    return 0 if n == 0 else 1 + down(n - 1)\nassert f(900) == down(900) + 1",
+    "d = words('a')\ne = d\nd |= {}",
     "assert Stack() == Stack()",
     "xs = pair(1)[1]\nxs.append(2)",
     "try:\n    fail('no')\nexcept KeyError as e:\n    assert e.args == ('no',)",
@@ -270,6 +280,8 @@ def test_a_name_of_the_librarys_is_the_programs_where_the_test_asks_for_nothing_
     assert shadowing(test, {name, "len"}, entry_point=name) == {name}  # a program's own `len` decides nothing
     assert shadowing(test, {name, "len"}, entry_point="f") == frozenset()
     assert shadowing(read("assert abs(sum([1, 2]) - 3) < 1e-9"), {"abs", "sum"}) == {"sum"}
+    lent = read("assert abs(f(3) - exp(3)) < 1e-9")
+    assert [shadowing(lent, {"f", *own}, "f") for own in ([], ["exp"])] == [{"f"}, {"f", "exp"}]
 
 
 values = st.recursive(
@@ -316,7 +328,7 @@ def test_a_copy_is_equal_and_of_the_same_type(value: Any) -> None:
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),
         lambda inner: (
             st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from([*"tszdocmqvhbn", "x", ""]), inner, max_size=2)
+            | st.dictionaries(st.sampled_from([*"tszdocmqvhbnkilp", "x", ""]), inner, max_size=2)
         ),
         max_leaves=12,
     )

@@ -48,14 +48,14 @@ def test_the_runner_is_told_how_each_test_is_judged() -> None:
         "import os",
         ReferenceTest("assert f(1) == 2", "f"),
         ReferenceTest("import os"),
-        KnownTest("f(1)", data=True, entry_point="f"),
+        KnownTest("f(1)", data=True, shadowed=["f"]),
         KnownTest("f(1)", data=True, plain=False),
         *(KnownTest("f(1)", plain=p) for p in (True, False)),
     )
     told = Job(program="p", tests=tests, limits=Limits()).message()["tests"]
     assert [test[1:] for test in told] == [
-        [False, "text", ""], [False, "code", ""], [False, "reference", "f"], [False, "code", ""],
-        [True, "data", "f"], [False, "data", ""], [True, "code", ""], [False, "code", ""],
+        [False, "text", "", None], [False, "code", "", None], [False, "reference", "f", None], [False, "code", "", None],
+        [True, "data", "", ["f"]], [False, "data", "", None], [True, "code", "", None], [False, "code", "", None],
     ]  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, tests: int, stop: Stop, loaded: bool
     monkeypatch.setattr(supervisor, "Pair", ScriptedPair)
     slot: Any = object.__new__(Slot)
     slot.zygotes, slot.evaluators, slot.settings = {"program": None}, None, None
-    asked = [[f"assert f({n}) == {n}", False, "text", ""] for n in range(tests)]
+    asked = [[f"assert f({n}) == {n}", False, "text", "", None] for n in range(tests)]
     verdicts = slot.judge(
         {"program": "", "tests": asked, "limits": {}, "language": None, "refuses_code": False}
     )
@@ -43,6 +43,21 @@ def test_a_program_that_gives_doubt_in_each_test_is_tried_again_in_two(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert judged(monkeypatch, 16, OURS) == (["TIME_LIMIT"] * 16, 16 + MOST_RETRIES)
+
+
+@pytest.mark.parametrize(("never_asked", "isolation"), [(False, "shared"), (True, "separate")])
+def test_a_test_that_never_asks_is_not_run_as_code(
+    monkeypatch: pytest.MonkeyPatch, never_asked: bool, isolation: str
+) -> None:
+    """As code nothing would notice that. What its error says does not decide it."""
+    slot: Any = object.__new__(Slot)
+    failed = Judged("RUNTIME_ERROR", error="test: NeverAsked: or not", never_asked=never_asked)
+    answers = {True: failed, False: Judged("PASSED", isolation="shared")}
+    monkeypatch.setattr(slot, "_judge", lambda job, chosen, data: [answers[data]] * len(chosen))
+    (verdict,) = slot.judge(
+        {"tests": [["", False, "reference", "", None]], "language": None, "refuses_code": False}
+    )
+    assert verdict.isolation == isolation
 
 
 def test_without_doubt_there_is_no_second_try(monkeypatch: pytest.MonkeyPatch) -> None:
