@@ -13,6 +13,7 @@ from typing import Any
 import tokenizers
 import torch
 from tokenizers.models import WordLevel
+from torch import multiprocessing
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -36,6 +37,15 @@ def one_torch_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def run_workers(work: Callable[..., None], *arguments: Any, count: int) -> None:
+    """Runs `work(rank, *arguments)` in processes of its own, and raises what one raises. They are forks of one process
+    that has imported what learners need, which takes each ten seconds: it stays for the next test."""
+    multiprocessing.set_forkserver_preload(
+        ["tests.learning", "learners.state", "torch.distributed.fsdp", "peft"]
+    )
+    multiprocessing.start_processes(work, arguments, nprocs=count, start_method="forkserver")
 
 
 def tiny_model(**changes: int | bool) -> Qwen2ForCausalLM:

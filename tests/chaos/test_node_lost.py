@@ -35,21 +35,22 @@ class Runner:
     async def close(self) -> None: ...
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """The driver's node. What is far is on others."""
+    """The driver's node. What is far is on others: each test adds its own."""
     cluster = start_cluster(num_cpus=1, include_dashboard=False)
     try:
+        ray.init(address=cluster.address, log_to_driver=False)
         yield cluster
     finally:
         ray.shutdown()
         cluster.shutdown()
 
 
-def far_rollouts(cluster: Cluster, actors: int) -> RayRollouts:
-    ray.init(address=cluster.address, log_to_driver=False)
+def rollouts_on(nodes: str, actors: int) -> RayRollouts:
+    """nodes: a resource that they alone have."""
     build: Any = Runner
-    rollouts = RayRollouts(build, [{"num_cpus": 0, "num_gpus": 0, "resources": {"far": 0.1}}] * actors, "cpu")
+    rollouts = RayRollouts(build, [{"num_cpus": 0, "num_gpus": 0, "resources": {nodes: 0.1}}] * actors, "cpu")
     rollouts.wait_ready()
     return rollouts
 
@@ -67,7 +68,7 @@ def request(*problems: str) -> PlayRequest:
 def test_while_one_share_is_waited_for_the_others_are_fetched(cluster: Cluster) -> None:
     """A round trip each, one after the other, was half a minute for a hundred actors over 50 ms."""
     cluster.add_node(num_cpus=1, resources={"far": 1})
-    rollouts = far_rollouts(cluster, 2)
+    rollouts = rollouts_on("far", 2)
     rollouts.begin(request("p", "q"))
     slow, quick = rollouts._open
     here = ray.get_runtime_context().get_node_id()
@@ -81,12 +82,13 @@ def test_while_one_share_is_waited_for_the_others_are_fetched(cluster: Cluster) 
     while not fetched() and time.monotonic() < until:
         time.sleep(0.1)
     assert fetched()
+    rollouts.close()
 
 
 def test_a_finished_share_that_is_lost_with_its_node_is_played_again(cluster: Cluster) -> None:
-    nodes = [cluster.add_node(num_cpus=1, resources={"far": 1})]
-    rollouts = far_rollouts(cluster, 1)
-    nodes.append(cluster.add_node(num_cpus=1, resources={"far": 1}))
+    nodes = [cluster.add_node(num_cpus=1, resources={"shaky": 1})]
+    rollouts = rollouts_on("shaky", 1)
+    nodes.append(cluster.add_node(num_cpus=1, resources={"shaky": 1}))
     cluster.wait_for_nodes()
     wait = rollouts.begin(request("p"))
     (share,) = rollouts._open
@@ -96,3 +98,4 @@ def test_a_finished_share_that_is_lost_with_its_node_is_played_again(cluster: Cl
     assert result.played_again == 1
     (episode,) = result.episodes
     assert episode.node == nodes[1].node_id  # pyright: ignore[reportAttributeAccessIssue]
+    rollouts.close()

@@ -144,8 +144,9 @@ def test_adapters_reach_an_engine_that_sleeps(pair: Pair) -> None:
         assert pair.difference(name, completion) <= TOLERANCE
 
 
-def test_a_hundred_versions_are_each_exact_and_none_is_left_behind(pair: Pair) -> None:
-    for seed in range(50):
+def test_many_versions_are_each_exact_and_none_is_left_behind(pair: Pair) -> None:
+    """24 of them are several times what the engine holds; on a GPU, 100 tell how far its rounding goes."""
+    for seed in range(12 if DEVICE == "cpu" else 50):
         for name in RANKS:
             version = pair.publish(name, seed)
             completion = pair.run(pair.policies[name].generate(PROMPT, ask(seed=seed)))

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -14,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Timer
-from typing import Any
+from typing import IO, Any
 
 import psutil
 import pytest
@@ -49,6 +49,93 @@ class Ended:
     seconds: float
 
 
+IMPORTED = """
+import json, os, sys
+from sparring.runtime.logs import quiet_logs
+quiet_logs()
+import torch, transformers.models.auto.auto_factory, transformers.models.qwen2.modeling_qwen2
+import accelerate, matplotlib.figure
+import driver, sparring.runtime.local, actors.transformers_policy
+for line in sys.stdin:
+    asked = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        os.environ.clear()
+        os.environ.update(asked["environment"])
+        for stream, path in enumerate((os.devnull, asked["out"], asked["err"])):
+            os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), stream)
+        sys.argv = ["driver.py", *asked["arguments"]]
+        sys.exit(driver.main(asked["arguments"]))
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+class ForkedRun:
+    """A run of ImportedDriver, with the methods of a Popen that tests call."""
+
+    def __init__(self, pid: int, args: Sequence[str], said: IO[bytes]) -> None:
+        """said: where the exit code will stand."""
+        self.pid, self.args, self._said = pid, args, said
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._read(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        if (code := self._read(timeout)) is None:
+            raise subprocess.TimeoutExpired(list(self.args), timeout or 0)
+        return code
+
+    def _read(self, seconds: float | None) -> int | None:
+        if self.returncode is None and select.select([self._said], [], [], seconds)[0]:
+            self.returncode = int(self._said.readline())
+        return self.returncode
+
+
+class ImportedDriver:
+    """Runs driver.py in a fork of a process that has imported torch and transformers: these imports take nine of the
+    ten seconds of a run that is refused. One run at a time."""
+
+    def __init__(self, environment: Mapping[str, str], directory: Path) -> None:
+        self._environment, self._directory = environment, directory
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", IMPORTED],
+            cwd=ROOT,
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,  # ForkedRun waits for a line that no buffer may have
+        )
+        self.known = (self.process.pid, psutil.Process(self.process.pid).create_time())
+        """The process as an entry of Drive.before."""
+        self._last: ForkedRun | None = None
+
+    def start(
+        self, arguments: Sequence[str], environment: Mapping[str, str], out: Path, err: Path
+    ) -> ForkedRun:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        if self._last is not None:
+            self._last.wait(30)
+        for file in (out, err):
+            file.write_text("")  # it is there at once
+        asked = {"arguments": arguments, "environment": dict(environment), "out": str(out), "err": str(err)}
+        self.process.stdin.write(json.dumps(asked).encode() + b"\n")
+        self._last = ForkedRun(int(self.process.stdout.readline()), arguments, self.process.stdout)
+        return self._last
+
+    def run(self, *arguments: object, timeout: float) -> Ended:
+        began, out, err = time.monotonic(), self._directory / "out", self._directory / "err"
+        started = self.start([*map(str, arguments)], self._environment, out, err)
+        try:
+            code = started.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(started.pid, signal.SIGKILL)
+            code = started.wait(30)
+        return Ended(code, out.read_text(), err.read_text(), time.monotonic() - began)
+
+
 @dataclass
 class Drive:
     """The runs of one test. `run` waits for the end; `start` leaves the process to the test."""
@@ -56,21 +143,32 @@ class Drive:
     environment: Mapping[str, str]
     directory: Path
     names: list[str] = field(default_factory=list)
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    started: list[subprocess.Popen[Any] | ForkedRun] = field(default_factory=list)
     before: set[tuple[int, float]] = field(default_factory=set)
     """Processes that ran before the test."""
+    imported: ImportedDriver | None = None
+    """Starts the runs, if they are not to start as a user's would."""
 
     def name(self) -> str:
         """Returns a run name that no other run has; the run's containers carry it."""
         self.names.append(f"test-{uuid.uuid4().hex[:10]}")
         return self.names[-1]
 
-    def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
-        """Starts a run. Its output goes to files, since processes that outlive it would hold a pipe open."""
+    def start(
+        self, *arguments: object, place: Sequence[str] = (), **environment: str
+    ) -> subprocess.Popen[str] | ForkedRun:
+        """Starts a run. Its output goes to files, since processes that outlive it would hold a pipe open. `place` is a
+        command that runs another one, here the driver."""
         number = len(self.started)
+        if self.imported is not None:
+            assert not place
+            files = self._file(number, "out"), self._file(number, "err")
+            words, variables = [*map(str, arguments)], {**self.environment, **environment}
+            self.started.append(self.imported.start(words, variables, *files))
+            return self.started[-1]
         with self._file(number, "out").open("w") as out, self._file(number, "err").open("w") as err:
             process = subprocess.Popen(
-                [sys.executable, "driver.py", *map(str, arguments)],
+                [*place, sys.executable, "driver.py", *map(str, arguments)],
                 cwd=ROOT,
                 env={**self.environment, **environment},
                 stdin=subprocess.DEVNULL,
@@ -82,9 +180,11 @@ class Drive:
         self.started.append(process)
         return process
 
-    def run(self, *arguments: object, timeout: float = 500, **environment: str) -> Ended:
+    def run(
+        self, *arguments: object, timeout: float = 500, place: Sequence[str] = (), **environment: str
+    ) -> Ended:
         began = time.monotonic()
-        process = self.start(*arguments, **environment)
+        process = self.start(*arguments, place=place, **environment)
         try:
             process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -92,7 +192,7 @@ class Drive:
             pytest.fail(f"driver.py {arguments} took over {timeout} s:\n{ended.out}\n{ended.err}")
         return self.ended(process, time.monotonic() - began)
 
-    def ended(self, process: subprocess.Popen[str], seconds: float = 0.0) -> Ended:
+    def ended(self, process: subprocess.Popen[str] | ForkedRun, seconds: float = 0.0) -> Ended:
         number = self.started.index(process)
         code = process.returncode if process.returncode is not None else -1
         return Ended(
@@ -134,56 +234,6 @@ class Drive:
 
     def _file(self, number: int, kind: str) -> Path:
         return self.directory / f"{number}.{kind}"
-
-
-IMPORTED = """
-import json, os, sys
-import torch, transformers.models.auto.auto_factory
-import driver
-for line in sys.stdin:
-    asked = json.loads(line)
-    pid = os.fork()
-    if pid == 0:
-        os.setsid()
-        for stream, path in enumerate((os.devnull, asked["out"], asked["err"])):
-            os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), stream)
-        sys.exit(driver.main(asked["arguments"]))
-    print(pid, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-"""
-
-
-class ImportedDriver:
-    """Runs driver.py in a fork of a process that has imported torch and transformers: these imports take nine of the
-    ten seconds of a run that is refused."""
-
-    def __init__(self, environment: Mapping[str, str], directory: Path) -> None:
-        self._out, self._err = directory / "out", directory / "err"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", IMPORTED],
-            cwd=ROOT,
-            env=dict(environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.known = (self.process.pid, psutil.Process(self.process.pid).create_time())
-        """The process as an entry of Drive.before."""
-
-    def run(self, *arguments: object, timeout: float) -> Ended:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        began = time.monotonic()
-        self._out.write_text("")
-        self._err.write_text("")
-        asked = {"arguments": [*map(str, arguments)], "out": str(self._out), "err": str(self._err)}
-        self.process.stdin.write(json.dumps(asked) + "\n")
-        self.process.stdin.flush()
-        pid = int(self.process.stdout.readline())
-        timer = Timer(timeout, os.killpg, (pid, signal.SIGKILL))
-        timer.start()
-        code = int(self.process.stdout.readline())
-        timer.cancel()
-        return Ended(code, self._out.read_text(), self._err.read_text(), time.monotonic() - began)
 
 
 @pytest.fixture(scope="session")
@@ -292,6 +342,22 @@ def drive(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
+@pytest.fixture
+def local_drive(drive: Drive, imported_driver: ImportedDriver) -> Drive:
+    """Returns a Drive for runs in one process, which saves them their imports."""
+    drive.before.add(imported_driver.known)
+    drive.imported = imported_driver
+    return drive
+
+
+@pytest.fixture(scope="session")
+def local_session_drive(
+    environment: dict[str, str], imported_driver: ImportedDriver, tmp_path_factory: pytest.TempPathFactory
+) -> Drive:
+    """A Drive for runs in one process that are made once and read by several tests."""
+    return Drive(environment, tmp_path_factory.mktemp("session_drive"), imported=imported_driver)
+
+
 @pytest.fixture(scope="session")
 def short() -> tuple[str, ...]:
     """Returns arguments with which the debug recipe has six steps."""
@@ -334,10 +400,14 @@ def small(models: dict[str, str], small_problems: tuple[Path, Path]) -> tuple[st
 
 
 @pytest.fixture(scope="session")
-def finished(session_drive: Drive, small: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(
+    local_session_drive: Drive, small: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Returns the directory of a small finished local run. Tests only read it; a test that changes it makes a copy."""
-    run = tmp_path_factory.mktemp("finished") / session_drive.name()
-    done = session_drive.run("--config", "debug", *small, "--output-dir", run.parent, "--run-name", run.name)
+    run = tmp_path_factory.mktemp("finished") / local_session_drive.name()
+    done = local_session_drive.run(
+        "--config", "debug", *small, "--output-dir", run.parent, "--run-name", run.name
+    )
     assert done.code == 0, done.err
     return run
 

@@ -1,7 +1,6 @@
 """An engine apart that is killed, stopped, or ends by itself: it is begun anew, loads the weights of the request, and who
 plays goes on."""
 
-import asyncio
 import os
 import signal
 import threading
@@ -9,8 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import ray
@@ -18,54 +16,15 @@ from ray.exceptions import RayError
 
 from actors import watching
 from actors.engines import EngineActor, RemotePolicy
-from actors.loading import LocalPolicy
 from actors.rollout import REPLACEMENTS, RayRollouts
-from sparring.core.episode import Completion, FinishReason
 from sparring.core.errors import RunFailed
-from sparring.core.interfaces import EngineFailure, Sampling
 from sparring.core.play import PlayRequest, PlayResult
 from sparring.core.problem import Problem
-from sparring.core.weights import PublishError, PublishReceipt, Weights, WeightUpdate
+from sparring.core.weights import PublishError, Weights, WeightUpdate
 from sparring.runtime.cluster import for_the_user
+from tests.integration.ending_engines import POLICIES, WRONG, Runner, ended, engines
 
-POLICIES = ("generator", "discriminator")
-WRONG = 13
-"""A version with which the engine computes something else than the learner."""
-ASKED = Sampling(max_tokens=1, stop_token_ids=())
 pytestmark = pytest.mark.slow
-
-
-class Engine:
-    """Takes a while, says which process it is, and ends where a file tells it to."""
-
-    def __init__(self, ends: Path) -> None:
-        self.version, self.ends = 0, ends
-
-    async def generate(self, prompt_tokens: Any, sampling: Sampling) -> Completion:
-        await asyncio.sleep(prompt_tokens[0])
-        if self.ends.exists():
-            self._end()
-        return Completion(
-            tokens=(os.getpid(),), logprobs=(0.0,), version=self.version, finish_reason=FinishReason.STOP
-        )
-
-    async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
-        if self.ends.exists() and self.version != update.version:
-            self._end()
-        self.version = update.version
-        difference = float(update.version == WRONG)
-        return PublishReceipt(version=update.version, digest=update.digest, probe_difference=difference)
-
-    def _end(self) -> NoReturn:
-        ended(self.ends).touch()
-        raise EngineFailure("vLLM ended: no memory")
-
-    async def close(self) -> None: ...
-
-
-def ended(ends: Path) -> Path:
-    """Is there once an engine has ended."""
-    return ends.with_name("ended")
 
 
 def let_one_end(ends: Path) -> None:
@@ -75,51 +34,31 @@ def let_one_end(ends: Path) -> None:
     ends.unlink()
 
 
-class Runner:
-    """Asks the engine once for each policy; its episodes say which process answered, by which weights."""
-
-    def __init__(self, remote: dict[str, RemotePolicy], index: int) -> None:
-        self.remote = remote
-
-    async def play(self, request: PlayRequest, on_progress: Any) -> tuple[PlayResult, list[Any]]:
-        for policy in POLICIES:
-            await self.remote[policy].load(request.weights.get(policy), request.order)
-        seconds = [float(p.description) for p in request.problems]
-        said = [await self.remote[policy].generate([s], ASKED) for s in seconds for policy in POLICIES]  # type: ignore
-        versions = dict(zip(POLICIES, [one.version for one in said], strict=False))
-        episode: Any = SimpleNamespace(problem_id="p", pid=said[-1].tokens[0], versions=versions)
-        return PlayResult(episodes=[episode], sandbox={}), []
-
-    async def close(self) -> None: ...
-
-
 @pytest.fixture
 def ends(tmp_path: Path) -> Path:
     return tmp_path / "ends"
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)  # fmt: skip
+    yield
+    ray.shutdown()
+
+
 @pytest.fixture
-def rollouts(ends: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayRollouts]:
+def rollouts(cluster: None, ends: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayRollouts]:
     for name, seconds in {"LOOK_S": 0.5, "SILENCE_S": 4.0}.items():
         monkeypatch.setattr(watching, name, seconds)
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)  # fmt: skip
-    try:
-        engine = EngineActor.options(num_cpus=0).remote(partial(_engines, ends), "engine of both")
-        remote = {policy: RemotePolicy(policy, engine) for policy in POLICIES}
-        runner: Any = partial(Runner, remote)
-        made = RayRollouts(
-            runner, [{"num_cpus": 0, "num_gpus": 0}], "cpu", {policy: [engine] for policy in POLICIES}
-        )
-        made.wait_ready()
-        yield made
-        made.close()
-    finally:
-        ray.shutdown()
-
-
-def _engines(ends: Path) -> dict[str, LocalPolicy]:
-    engines: list[Any] = [Engine(ends) for _ in POLICIES]
-    return {policy: LocalPolicy(engine, 1e-3) for policy, engine in zip(POLICIES, engines, strict=True)}
+    engine = EngineActor.options(num_cpus=0).remote(partial(engines, ends), "engine of both")
+    remote = {policy: RemotePolicy(policy, engine) for policy in POLICIES}
+    runner: Any = partial(Runner, remote)
+    made = RayRollouts(
+        runner, [{"num_cpus": 0, "num_gpus": 0}], "cpu", {policy: [engine] for policy in POLICIES}
+    )
+    made.wait_ready()
+    yield made
+    made.close()
 
 
 def begin(rollouts: RayRollouts, seconds: float = 0.0, **versions: int) -> Callable[[], PlayResult]:

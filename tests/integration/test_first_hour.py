@@ -1,7 +1,7 @@
 """The first hour on machines and in shells of all kinds: a short run, and a look at one of its attempts.
 
 A place is a command that runs another in it. Elsewhere are: a notebook's cell (test_notebooks.py), `ray job submit` from
-another directory (test_ray_job.py), a run on Ray without a network (test_bare_machine.py), the installation (test_setup.py).
+another directory (test_two_nodes.py), a run on Ray without a network (test_ray_run.py), the installation (test_setup.py).
 """
 
 import fcntl

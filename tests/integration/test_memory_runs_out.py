@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 import torch
-from torch import distributed, multiprocessing
+from torch import distributed
 from torch.distributed.tensor import DTensor
 
 from learners.learner import Learner
@@ -19,7 +19,14 @@ from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from learners.tuning import decoder_layers
 from sparring.core.batch import Batch
-from tests.learning import largest_difference, one_torch_thread, random_samples, save_tiny_model, weights
+from tests.learning import (
+    largest_difference,
+    one_torch_thread,
+    random_samples,
+    run_workers,
+    save_tiny_model,
+    weights,
+)
 
 GRPO: dict[str, Any] = {"estimator": {"kind": "grpo"}}
 CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
@@ -165,7 +172,7 @@ def give_up(rank: int, directory: Path, model: Path) -> None:
 def survived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     directory = tmp_path_factory.mktemp("out_of_memory")
     model = save_tiny_model(directory / "model")
-    multiprocessing.spawn(survive, (directory, model), nprocs=2)
+    run_workers(survive, directory, model, count=2)
     return directory, model
 
 
@@ -198,6 +205,6 @@ def test_what_is_exported_and_saved_is_whole(survived: tuple[Path, Path]) -> Non
 @pytest.mark.timeout(120)
 def test_both_say_the_same_where_there_is_no_way(tmp_path: Path) -> None:
     model = save_tiny_model(tmp_path / "model")
-    multiprocessing.spawn(give_up, (tmp_path, model), nprocs=2)
+    run_workers(give_up, tmp_path, model, count=2)
     said = {(tmp_path / f"said_{rank}").read_text() for rank in (0, 1)}
     assert len(said) == 1 and "in the optimizer's step (scripted): take learner.lora" in said.pop()

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import multiprocessing
 
 from learners.learner import Learner
 from learners.recovery import go_back
@@ -12,7 +11,14 @@ from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from learners.train_spec import LearnerSpec, build_learners
 from sparring.core.batch import Batch
-from tests.learning import largest_difference, one_torch_thread, random_samples, save_tiny_model, weights
+from tests.learning import (
+    largest_difference,
+    one_torch_thread,
+    random_samples,
+    run_workers,
+    save_tiny_model,
+    weights,
+)
 
 CASES: dict[str, dict] = {
     "grpo": {"estimator": {"kind": "grpo"}, "kl": {"kind": "loss", "coefficient": 0.1}},
@@ -144,7 +150,7 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict]:
         by_one[case] = learn(learner, case, range(1, STEPS + 1))
         save_learner(learner, directory / f"{case}_by_one")
         by_one[case]["continued"] = learn(learner, case, range(STEPS + 1, STEPS + 2))
-    multiprocessing.spawn(work, (directory, model), nprocs=2)
+    run_workers(work, directory, model, count=2)
     return directory, model, by_one
 
 

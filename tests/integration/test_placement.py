@@ -12,6 +12,7 @@ import pytest
 import ray
 import ray.train
 import torch
+from ray.cluster_utils import Cluster
 
 import learners.train_backend
 import learners.train_loop
@@ -44,20 +45,28 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def cluster(request) -> Iterator[tuple[int, int]]:
-    """(nodes, GPUs of each)."""
+@pytest.fixture(scope="module")
+def nodes_and_gpus(request) -> Iterator[tuple[Cluster, tuple[int, int]]]:
     nodes, gpus = request.param
     made = start_cluster(num_cpus=16, num_gpus=gpus, resources={"sandbox": 1}, include_dashboard=False)
     try:
         for _ in range(nodes - 1):
             made.add_node(num_cpus=16, num_gpus=gpus)
-        ray.init(address=made.address, log_to_driver=False)
+        yield made, request.param
+    finally:
+        made.shutdown()
+
+
+@pytest.fixture
+def cluster(nodes_and_gpus: tuple[Cluster, tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """(nodes, GPUs of each). Tests of one size share it; what a test's job has taken goes with the job."""
+    made, size = nodes_and_gpus
+    ray.init(address=made.address, log_to_driver=False)
+    try:
         made.wait_for_nodes()
-        yield nodes, gpus
+        yield size
     finally:
         ray.shutdown()
-        made.shutdown()
 
 
 def started(config: Config, directory: Path, monkeypatch) -> list[tuple[str, str, tuple[int, ...]]]:
@@ -157,7 +166,7 @@ def run_on(config: Config, tmp_path: Path, monkeypatch) -> list[tuple[str, str, 
     return started(fitted(config, tuple(nodes_of_cluster())), tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("cluster", [(1, 1)], indirect=True)
+@pytest.mark.parametrize("nodes_and_gpus", [(1, 1)], indirect=True)
 def test_what_finds_no_place_is_refused_at_once(cluster, monkeypatch) -> None:
     """Ray would wait without a word: by what the nodes have, and by what other jobs have left of it."""
     nodes = tuple(nodes_of_cluster())
@@ -176,14 +185,14 @@ def test_what_finds_no_place_is_refused_at_once(cluster, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cluster", [(1, 1)], indirect=True)
+@pytest.mark.parametrize("nodes_and_gpus", [(1, 1)], indirect=True)
 def test_one_gpu_is_shared_by_three_actors_and_both_learners(cluster, tmp_path, monkeypatch) -> None:
     found = run_on(both({}, rollout={"actors": 3}), tmp_path, monkeypatch)
     assert len(found) == 5 and {gpus for _, _, gpus in found} == {(0,)}
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("cluster", [(1, 2)], indirect=True)
+@pytest.mark.parametrize("nodes_and_gpus", [(1, 2)], indirect=True)
 def test_of_two_gpus_the_learners_share_one(cluster, tmp_path, monkeypatch) -> None:
     found = run_on(both({}), tmp_path, monkeypatch)
     at = {part: gpus for part, _, gpus in found}
@@ -191,7 +200,7 @@ def test_of_two_gpus_the_learners_share_one(cluster, tmp_path, monkeypatch) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cluster", [(1, 4)], indirect=True)
+@pytest.mark.parametrize("nodes_and_gpus", [(1, 4)], indirect=True)
 def test_no_two_ranks_of_a_run_are_on_one_gpu(cluster, tmp_path, monkeypatch) -> None:
     """NCCL refuses them: "Duplicate GPU detected"."""
     share = {"learner": {"workers": 3, "gpus": 0.5}}
@@ -201,7 +210,7 @@ def test_no_two_ranks_of_a_run_are_on_one_gpu(cluster, tmp_path, monkeypatch) ->
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("cluster", [(1, 8)], indirect=True)
+@pytest.mark.parametrize("nodes_and_gpus", [(1, 8)], indirect=True)
 def test_of_eight_gpus_each_has_one_part(cluster, tmp_path, monkeypatch) -> None:
     found = run_on(both({}), tmp_path, monkeypatch)
     assert Counter(part for part, _, _ in found) == {"rollout": 6, "generator": 1, "discriminator": 1}
@@ -209,35 +218,35 @@ def test_of_eight_gpus_each_has_one_part(cluster, tmp_path, monkeypatch) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cluster", [(2, 8)], indirect=True)
+@pytest.mark.parametrize("nodes_and_gpus", [(2, 4)], indirect=True)
 def test_of_two_nodes_learners_have_one_and_wide_engines_the_other(cluster, tmp_path, monkeypatch) -> None:
-    wide = both({"engine": {"tensor_parallel": 4}, "learner": {"workers": 4}})
+    wide = both({"engine": {"tensor_parallel": 2}, "learner": {"workers": 2}})
     found = run_on(wide, tmp_path, monkeypatch)
     learning = on_nodes(found, "generator") + on_nodes(found, "discriminator")
     (whole,) = learning
-    assert learning[whole] == 8 and whole not in on_nodes(found, "rollout")
-    assert sorted(len(gpus) for part, _, gpus in found if part == "rollout") == [4, 4]
+    assert learning[whole] == 4 and whole not in on_nodes(found, "rollout")
+    assert sorted(len(gpus) for part, _, gpus in found if part == "rollout") == [2, 2]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cluster", [(2, 8)], indirect=True)
+@pytest.mark.parametrize("nodes_and_gpus", [(2, 4)], indirect=True)
 def test_engines_of_their_own_number_for_each_policy(cluster, tmp_path, monkeypatch) -> None:
     config = Config.model_validate({
-        "device": "cuda", "generator": {"engine": {"count": 5, "tensor_parallel": 2}},
-        "discriminator": {"engine": {"count": 4}}, "rollout": {"actors": 2},
+        "device": "cuda", "generator": {"engine": {"count": 2, "tensor_parallel": 2}},
+        "discriminator": {"engine": {"count": 2}}, "rollout": {"actors": 2},
     })  # fmt: skip
     found = run_on(config, tmp_path, monkeypatch)
     assert Counter(part for part, _, _ in found) == {
-        "engine generator": 5, "engine discriminator": 4, "rollout": 2, "generator": 1, "discriminator": 1,
+        "engine generator": 2, "engine discriminator": 2, "rollout": 2, "generator": 1, "discriminator": 1,
     }  # fmt: skip
     assert {len(gpus) for part, _, gpus in found if part == "engine generator"} == {2}
     assert {gpus for part, _, gpus in found if part == "rollout"} == {()}
     taken = [(node, gpu) for _, node, gpus in found for gpu in gpus]
-    assert len(taken) == len(set(taken)) == 16
+    assert len(taken) == len(set(taken)) == 8
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("cluster", [(8, 8)], indirect=True)
+@pytest.mark.parametrize("nodes_and_gpus", [(8, 8)], indirect=True)
 def test_eight_nodes_of_eight(cluster, tmp_path, monkeypatch) -> None:
     found = run_on(both({"engine": {"tensor_parallel": 8}, "learner": {"workers": 8}}), tmp_path, monkeypatch)
     for role in ("generator", "discriminator"):
@@ -246,7 +255,7 @@ def test_eight_nodes_of_eight(cluster, tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cluster", [(2, 3)], indirect=True)
+@pytest.mark.parametrize("nodes_and_gpus", [(2, 3)], indirect=True)
 def test_an_engine_wider_than_a_node_is_refused(cluster) -> None:
     with pytest.raises(NoPlace, match=r"rollout actor of 4 GPUs .* there are 2 nodes \(3 GPUs"):
         find_places(

@@ -1,12 +1,10 @@
 """RayRollouts and RayScheduler on a Ray of their own: who plays what, and who takes a lost one's place."""
 
-import asyncio
 import os
 import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,71 +14,16 @@ import ray
 from ray.exceptions import RayActorError
 
 from actors import rollout, watching
-from actors.loading import LocalPolicy
 from actors.rollout import REPLACEMENTS, RayRollouts
 from actors.scheduler import RayScheduler
 from sparring.core.errors import RunFailed
-from sparring.core.interfaces import EngineFailure
 from sparring.core.play import PlayProgress, PlayRequest, PlayResult
 from sparring.core.problem import Problem
-from sparring.core.weights import PublishReceipt, Weights, WeightUpdate, digest_of
+from sparring.core.weights import Weights, WeightUpdate, digest_of
 from sparring.curriculum.curriculum import Curriculum, Schedule
+from tests.integration.timed_play import Runner
 
 CPUS = [{"num_cpus": 0.1, "num_gpus": 0}] * 2
-
-
-class Engine:
-    version = 0
-
-    async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
-        self.version = update.version
-        return PublishReceipt(version=update.version, digest=digest_of(update.tensors), probe_difference=0.0)
-
-
-class Runner:
-    """Plays as long as a problem's description says; its episodes say who played, and by which weights."""
-
-    def __init__(self, index: int) -> None:
-        self.index, self.problems, self.slept = index, 0, False
-        engine: Any = Engine()
-        self.policy = LocalPolicy(engine, 1.0)
-
-    async def play(self, request: PlayRequest, on_progress: Any) -> tuple[PlayResult, list[Any]]:
-        began = time.time()
-        receipts: Any = {
-            policy: [await self.policy.load(weights, request.order)]
-            for policy, weights in request.weights.items()
-        }
-        on_progress(PlayProgress(expected=len(request.problems)))
-        for done, problem in enumerate(request.problems, 1):
-            if problem.description == "fatal":
-                raise EngineFailure("vLLM ended: no memory")
-            kind, _, seconds = problem.description.rpartition(" ")
-            if kind == "idle":
-                await asyncio.sleep(float(seconds))
-            else:
-                time.sleep(float(seconds))
-            on_progress(PlayProgress(done=done, expected=len(request.problems), tokens=10 * done))
-        found: Any = [
-            SimpleNamespace(
-                problem_id=p.id,
-                by=self.index,
-                pid=os.getpid(),
-                version=self.policy.version,
-                slept=self.slept,
-                began=began,
-                ended=time.time(),
-            )
-            for p in request.problems
-        ]
-        self.problems += len(found)
-        counts = {"problems": float(self.problems)}
-        return PlayResult(episodes=found, sandbox=counts, receipts=receipts), []
-
-    async def sleep(self) -> None:
-        self.slept = True
-
-    async def close(self) -> None: ...
 
 
 PART = {"w": np.arange(3)}

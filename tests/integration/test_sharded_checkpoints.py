@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import distributed, multiprocessing
+from torch import distributed
 from torch.distributed.tensor import DTensor
 
 from learners import files, state
@@ -15,7 +15,7 @@ from learners.parallel import whole
 from learners.settings import LearnerSettings
 from learners.state import load_learner, save_learner
 from sparring.core.batch import Batch
-from tests.learning import one_torch_thread, peak_of, random_samples, small_chunks, tiny_model
+from tests.learning import one_torch_thread, peak_of, random_samples, run_workers, small_chunks, tiny_model
 
 SHAPE = {"hidden_size": 256, "intermediate_size": 1022, "num_hidden_layers": 8}
 """8M parameters; 1022 is not a multiple of 3."""
@@ -83,7 +83,7 @@ def work(rank: int, directory: Path, model: Path) -> None:
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("sharded")
     tiny_model(**SHAPE).save_pretrained(directory / "model")
-    multiprocessing.spawn(work, (directory, directory / "model"), nprocs=3)
+    run_workers(work, directory, directory / "model", count=3)
     return directory
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import distributed, multiprocessing
+from torch import distributed
 
 from learners.learner import Learner
 from learners.models import load_model
 from learners.settings import LearnerSettings
 from learners.tuning import HALVES
-from tests.learning import Live, peak_of, small_chunks, tiny_model
+from tests.learning import Live, peak_of, run_workers, small_chunks, tiny_model
 
 WORKERS = 3
 SHAPE = {"hidden_size": 256, "intermediate_size": 1022, "num_hidden_layers": 16, "vocab_size": 4096}
@@ -26,6 +26,8 @@ CASES: dict[str, tuple[bool, dict[str, Any]]] = {
     "lora in bf16": (False, LORA | {"precision": "bf16"}),
 }
 """(whether the embeddings are tied, settings)"""
+FIRST_OF_A_KIND = ("tied", "lora")
+"""Cases before which something is imported."""
 
 
 def settings_of(case: str) -> LearnerSettings:
@@ -52,12 +54,11 @@ def work(rank: int, directory: Path) -> None:
             def build() -> None:
                 made.append(Learner(settings, 1e-3, model, model, seed=3))  # noqa: B023
 
-            build()  # imports
-            made.clear()
+            if case in FIRST_OF_A_KIND:
+                build()  # imports
+                made.clear()
             with Live() as live:
-                build()
-            made.clear()
-            peak = peak_of(build)
+                peak = peak_of(build)
             weights = {name: t.clone() for name, t in made[0].policy.merged()}
             torch.save({"live": live.most, "peak": peak, "weights": weights}, directory / f"{case}_{rank}.pt")
 
@@ -67,7 +68,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("loading")
     for case, (tied, _) in CASES.items():
         tiny_model(**SHAPE, tie_word_embeddings=tied).save_pretrained(directory / case)
-    multiprocessing.spawn(work, (directory,), nprocs=WORKERS)
+    run_workers(work, directory, count=WORKERS)
     return directory
 
 

@@ -1,5 +1,9 @@
-"""Two Ray nodes in network namespaces of this machine, joined by a cable: the one that judges is killed and comes back."""
+"""The driver as a Ray job, on two Ray nodes in network namespaces of this machine, joined by a cable: the one that judges
+is killed and comes back, while steps are played ahead of the learners.
 
+`ray start --head`, `ray job submit --working-dir .`, results in an absolute place."""
+
+import json
 import os
 import re
 import shutil
@@ -14,7 +18,8 @@ import psutil
 import pytest
 
 from benchmarks import far_nodes
-from tests.integration.conftest import ROOT, Drive, eventually, rows_of
+from tests.integration.conftest import ROLES, ROOT, Drive, eventually, require_synced, rows_of
+from tests.integration.test_window import lags
 
 RAY = Path(sys.executable).parent / "ray"
 HEAD, JUDGE = far_nodes.NEAR, far_nodes.FAR
@@ -22,7 +27,8 @@ SHORT = (
     "--config", "toy", "--curriculum.stages", "[1]", "--curriculum.n-discriminator-steps", "1",
     "--curriculum.n-generator-steps", "1", "--curriculum.k-alternating-steps", "6",
     "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4", "--rollout.actors", "1",
-    "--no-evaluation.enabled", "--checkpoint.every", "4", "--sandbox.backend", "namespace",
+    "--evaluation.problems", "2", "--evaluation.bank-programs", "1", "--checkpoint.every", "4",
+    "--sandbox.backend", "namespace", "--rollout.max-policy-lag", "1",
 )  # fmt: skip
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(1200)]
@@ -36,6 +42,11 @@ class Node:
         self.namespace, self.log, self._drive = namespace, log, drive
         self.environment = environment
         self.disk = Path(tempfile.mkdtemp(prefix="spar-"))
+        self.place = [
+            "ip", "netns", "exec", namespace, "unshare", "--mount", "sh", "-c",
+            'mount --bind "$0" "$RAY_TMPDIR"; exec "$@"', str(self.disk),
+        ]  # fmt: skip
+        """A command that runs another one on the node."""
 
     def start(self, *options: str) -> None:
         """Tried again: Ray itself gives a node half a minute, which a busy machine may not have."""
@@ -53,8 +64,7 @@ class Node:
     def _start(self, *options: str) -> subprocess.Popen:
         with self.log.open("w") as log:
             command = [
-                "ip", "netns", "exec", self.namespace, "unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$RAY_TMPDIR"; exec "$@"',
-                str(self.disk), str(RAY), "start", "--block", *options,
+                *self.place, str(RAY), "start", "--block", *options,
                 f"--object-store-memory={128 << 20}", "--disable-usage-stats",
             ]  # fmt: skip
             started = subprocess.Popen(
@@ -136,7 +146,7 @@ def lists_jobs(head: Node) -> bool:
 
 
 def test_the_judging_node_is_lost_and_comes_back(
-    nodes: tuple[Node, Node], drive: Drive, tmp_path: Path
+    nodes: tuple[Node, Node], drive: Drive, small: tuple[str, ...], tmp_path: Path
 ) -> None:
     head, judge = nodes
     joins = (
@@ -153,7 +163,8 @@ def test_the_judging_node_is_lost_and_comes_back(
     assert eventually(lambda: lists_jobs(head), 180)
 
     run = tmp_path / "output" / drive.name()
-    command = ["python", "driver.py", *SHORT, "--output-dir", str(run.parent), "--run-name", run.name]
+    named = [*small, *SHORT, "--output-dir", str(run.parent), "--run-name", run.name]
+    command = ["python", "driver.py", *named]
     said = tmp_path / "job.log"
     with said.open("w") as log:
         job = subprocess.Popen(
@@ -188,9 +199,28 @@ def test_the_judging_node_is_lost_and_comes_back(
     job.wait(400)
     out = said.read_text()
     assert job.returncode == 0 and "are there again: the run goes on" in out, out
+    assert "succeeded" in out and f"Ray at {HEAD}:6379" in out, out
     assert "SandboxShell" not in head.actors()
-    rows = [row for row in rows_of(run) if row["step"]]
+    first, *rows = rows_of(run)
     assert [row["step"] for row in rows] == [*range(1, 9)]
+    results = json.loads((run / "training_results.json").read_text())
+    assert results["held_out"]["after"].keys() >= {"generator_pass_rate", "test_validity", "kill_rate"}
     # it met the loss, waited, and lost no attempt to it
     assert rows[0]["sandbox"]["infrastructure_failures"] == 0 < rows[-1]["sandbox"]["infrastructure_failures"]
     assert all(row["dropped"]["sandbox_failure"] == 0 for row in rows)
+
+    # engines and learners worked at the same time
+    require_synced([first, *rows], lag=1)
+    for role in ROLES:
+        assert max(lags(run, role)) == 1.0
+
+    # what was uploaded is the working tree, not the virtual environment in it
+    uploaded = list(head.disk.glob("ray/session_*/runtime_resources/working_dir_files/_ray_pkg_*/"))
+    assert uploaded and all((d / "driver.py").is_file() and not (d / ".venv").exists() for d in uploaded)
+
+    # without RAY_ADDRESS a run starts a Ray of its own, though a cluster answers on this machine
+    shutil.rmtree(run)
+    refused = drive.run(*named, "--rollout.cpus", "1000", place=head.place)
+    assert refused.code == 2 and "have no room" in refused.err and "there are 1 nodes" in refused.err, (
+        refused.err
+    )

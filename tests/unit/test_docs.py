@@ -41,8 +41,8 @@ PAGES = (
 RUN_ELSEWHERE = {
     "git clone": "by hand, 2026-11-22",
     "cd sparring": "by hand, 2026-11-22",
-    "ray": "tests/integration/test_ray_job.py",
-    "export": "tests/integration/test_ray_job.py",
+    "ray": "tests/integration/test_two_nodes.py",
+    "export": "tests/integration/test_two_nodes.py",
     "curl": "tests/integration/test_judge_service.py",
     "sbatch": "tests/unit/deploy/test_slurm.py",
     "pip install --target": "by hand, 2026-11-27",
