@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.gguf_files import tiny, write_gguf
-from tests.integration.conftest import ImportedDriver
+from tests.integration.conftest import Drive, ImportedDriver
 
 Arguments = list[object]
 
@@ -136,7 +136,7 @@ def test_reference_that_fails_its_own_tests(drive, place: Place) -> None:
 
 @pytest.mark.slow
 def test_problems_whose_references_fail_are_left_out_where_that_is_wanted(
-    drive, small: tuple[str, ...], place: Place, tmp_path: Path
+    local_drive: Drive, small: tuple[str, ...], place: Place, tmp_path: Path
 ) -> None:
     def spoil(entries: list[dict]) -> None:
         entries[5]["baseline_tests"][1] = "assert f([1]) == 'nothing of the kind'"
@@ -144,7 +144,9 @@ def test_problems_whose_references_fail_are_left_out_where_that_is_wanted(
     id_ = json.loads(place.train.read_text())["problems"][5]["id"]
     arguments = [str(place.problems(spoil)) if word == str(place.train) else word for word in small]
     arguments += ["--problems.failing-references", "leave_out"]
-    done = drive.run("--config", "debug", *arguments, "--output-dir", tmp_path, "--run-name", "left_out")
+    done = local_drive.run(
+        "--config", "debug", *arguments, "--output-dir", tmp_path, "--run-name", "left_out"
+    )
     assert done.code == 0, done.err
     assert f"1 problems ({id_}) left out" in done.out
     assert (tmp_path / "left_out" / "training_results.json").is_file()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparring.core.project_files import EXAMPLES
 from tests.integration.conftest import Drive, rows_of
 
 TIMING = {"seconds", "tokens_per_s", "sandbox"}
@@ -38,9 +39,9 @@ def weights_of(run: Path, role: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def kuhn(session_drive: Drive, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("kuhn") / session_drive.name()
-    done = session_drive.run(*KUHN, "--output-dir", run.parent, "--run-name", run.name)
+def kuhn(local_session_drive: Drive, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("kuhn") / local_session_drive.name()
+    done = local_session_drive.run(*KUHN, "--output-dir", run.parent, "--run-name", run.name)
     assert done.code == 0, done.err
     assert "references" not in done.out, "a board game has none"
     return run
@@ -69,11 +70,11 @@ def test_self_play_at_kuhn_poker_from_start_to_end(kuhn: Path) -> None:
 
 @pytest.mark.nightly  # a minute for what test_resume shows of a game with a bank
 def test_a_killed_run_without_a_bank_is_resumed_to_the_same_end(
-    drive: Drive, kuhn: Path, tmp_path: Path
+    local_drive: Drive, kuhn: Path, tmp_path: Path
 ) -> None:
-    run = tmp_path / drive.name()
-    drive.kill_at_step(1, run, *KUHN)
-    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
+    run = tmp_path / local_drive.name()
+    local_drive.kill_at_step(1, run, *KUHN)
+    done = local_drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
     assert done.code == 0, done.err
     assert "other settings" not in done.out
     assert learned(run) == learned(kuhn)
@@ -82,9 +83,15 @@ def test_a_killed_run_without_a_bank_is_resumed_to_the_same_end(
 
 
 @pytest.mark.slow
-def test_output_prediction_trains_both_and_keeps_its_bank(drive: Drive, tmp_path: Path) -> None:
-    run = tmp_path / drive.name()
-    done = drive.run(*PREDICTION, "--output-dir", tmp_path, "--run-name", run.name)
+def test_output_prediction_trains_both_and_keeps_its_bank(local_drive: Drive, tmp_path: Path) -> None:
+    run = tmp_path / local_drive.name()
+    few = {}  # each program is judged before anything starts
+    for name, count in (("train", 24), ("held_out", 8)):
+        problems = json.loads((EXAMPLES / "prediction" / f"{name}.json").read_text())["problems"][:count]
+        few[name] = tmp_path / f"{name}.json"
+        few[name].write_text(json.dumps({"problems": problems}))
+    files = ("--problems-file", few["train"], "--problems.held-out.file", few["held_out"])
+    done = local_drive.run(*PREDICTION, *files, "--output-dir", tmp_path, "--run-name", run.name)
     assert done.code == 0, done.err
     rows = rows_of(run)
     assert [row.get("phase") for row in rows] == [None, "discriminator", "generator"]
@@ -94,7 +101,7 @@ def test_output_prediction_trains_both_and_keeps_its_bank(drive: Drive, tmp_path
     bank = (run / "bank.json").read_bytes()
     assert any(json.loads(bank).values()), "the first author wrote no valid program"
 
-    more = drive.run(
+    more = local_drive.run(
         "--resume", "--output-dir", tmp_path, "--run-name", run.name, "--k-alternating-steps", "1"
     )
     assert more.code == 0, more.err

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.integration.conftest import require_synced
+from tests.integration.conftest import Drive, require_synced
 
 SCORES = {"generator_pass_rate", "test_validity", "kill_rate"}
 ROLES = ("generator", "discriminator")
@@ -113,12 +113,12 @@ def test_the_debug_recipe_leaves_every_file_it_promises(
 
 
 @pytest.mark.slow
-def test_a_runs_config_is_a_recipe(drive, finished: Path, tmp_path: Path) -> None:
+def test_a_runs_config_is_a_recipe(local_drive: Drive, finished: Path, tmp_path: Path) -> None:
     """Given back by --config it makes the same run again."""
     recipe = tmp_path / "again.yaml"
     shutil.copy(finished / "config.yaml", recipe)
-    name = drive.name()
-    done = drive.run("--config", recipe, "--output-dir", tmp_path, "--run-name", name)
+    name = local_drive.name()
+    done = local_drive.run("--config", recipe, "--output-dir", tmp_path, "--run-name", name)
     assert done.code == 0, done.err
     first, again = (yaml.safe_load((d / "config.yaml").read_text()) for d in (finished, tmp_path / name))
     for config in (first, again):

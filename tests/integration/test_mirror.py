@@ -22,32 +22,36 @@ def digests(checkpoint: Path) -> dict[str, str]:
 
 
 def test_a_lost_machines_run_goes_on_elsewhere(
-    drive: Drive, finished: Path, small: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    local_drive: Drive,
+    finished: Path,
+    small: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """From the mirror the second half of a run comes out as without an interruption, to the bit; a mirror that is not
     there is refused before anything starts."""
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
-    drive.environment = {**drive.environment, **KEYS}
+    local_drive.environment = {**local_drive.environment, **KEYS}
     with s3_server() as (host, port):
         at = f"?scheme=http&endpoint_override={host}:{port}&region=us-east-1"
         boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1").create_bucket(
             Bucket="runs"
         )
 
-        refused = drive.run(
+        refused = local_drive.run(
             "--config", "debug", *small, "--output-dir", tmp_path / "a", "--checkpoint.mirror", f"s3://other/x{at}"
         )  # fmt: skip
         assert refused.code == 2 and "checkpoint.mirror s3://other/x" in refused.err
         assert not list((tmp_path / "a").glob("*/metrics.jsonl"))
 
-        first = tmp_path / "a" / drive.name()
-        stopped = drive.kill_at_step(  # by then step 3 has been sent: step 4's checkpoint waits for that
+        first = tmp_path / "a" / local_drive.name()
+        stopped = local_drive.kill_at_step(  # by then step 3 has been sent: step 4's checkpoint waits for that
             5, first, "--config", "debug", *small, "--checkpoint.mirror", f"s3://runs/team{at}", "--checkpoint.keep", "9"
         )  # fmt: skip
         assert f"s3://runs/team{at}" in (first / "config.yaml").read_text(), stopped.err
-        second = tmp_path / "b" / drive.name()
-        done = drive.run(
+        second = tmp_path / "b" / local_drive.name()
+        done = local_drive.run(
             "--config", "debug", *small, "--resume-from", f"s3://runs/team/{first.name}/step_000003{at}",
             "--output-dir", second.parent, "--run-name", second.name,
         )  # fmt: skip

@@ -18,14 +18,17 @@ PAST = (
 
 
 @pytest.mark.slow
-def test_past_opponents_play_and_come_again_after_a_restart(drive: Drive, tmp_path: Path) -> None:
-    whole, killed = tmp_path / drive.name(), tmp_path / drive.name()
-    done = drive.run(*PAST, "--output-dir", tmp_path, "--run-name", whole.name)
+def test_past_opponents_play_and_come_again_after_a_restart(
+    local_drive: Drive, small_problems: tuple[Path, Path], tmp_path: Path
+) -> None:
+    whole, killed = tmp_path / local_drive.name(), tmp_path / local_drive.name()
+    files = ("--problems-file", small_problems[0], "--problems.held-out.file", small_problems[1])
+    done = local_drive.run(*PAST, *files, "--output-dir", tmp_path, "--run-name", whole.name)
     assert done.code == 0, done.err
     rows = rows_of(whole)[1:]
     assert any(row["opponents"] for row in rows), "somebody met the past"
-    drive.kill_at_step(7, killed, *PAST)
-    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", killed.name)
+    local_drive.kill_at_step(7, killed, *PAST, *files)
+    done = local_drive.run("--resume", "--output-dir", tmp_path, "--run-name", killed.name)
     assert done.code == 0, done.err
     assert learned(killed) == learned(whole)
     assert weights_of(killed) == weights_of(whole)

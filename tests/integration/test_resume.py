@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.integration.conftest import Drive
+
 TIMING = {
     "seconds",
     "tokens_per_s",
@@ -35,14 +37,14 @@ def weights_of(run: Path) -> dict[str, bytes]:
     ids="killed at step {}".format,
 )
 def test_killed_and_resumed_equals_run_in_one_go(
-    drive, small: tuple[str, ...], finished: Path, tmp_path: Path, step: int
+    local_drive: Drive, small: tuple[str, ...], finished: Path, tmp_path: Path, step: int
 ) -> None:
     """Checkpoints are due at every second step and at stage ends; 0 is before the first one, 3 while one is
     written."""
-    run = tmp_path / drive.name()
-    drive.kill_at_step(step, run, "--config", "debug", *small)
+    run = tmp_path / local_drive.name()
+    local_drive.kill_at_step(step, run, "--config", "debug", *small)
     assert not (run / "training_results.json").exists()
-    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
+    done = local_drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
     assert done.code == 0, done.err
     saved = sorted(
         int(line.split("after step ")[1].split()[0]) for line in done.out.splitlines() if "resuming" in line
@@ -65,13 +67,13 @@ def test_killed_and_resumed_equals_run_in_one_go(
 
 @pytest.mark.slow
 def test_without_evaluation_a_run_learns_the_same_and_has_no_scores(
-    drive, small: tuple[str, ...], finished: Path, tmp_path: Path
+    local_drive: Drive, small: tuple[str, ...], finished: Path, tmp_path: Path
 ) -> None:
     evaluated = [i for i, word in enumerate(small) if word.startswith("--evaluation.")]
     rest = [word for i, word in enumerate(small) if not {i, i - 1} & set(evaluated)]
-    run = tmp_path / drive.name()
-    drive.kill_at_step(3, run, "--config", "debug", *rest, "--no-evaluation.enabled")
-    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
+    run = tmp_path / local_drive.name()
+    local_drive.kill_at_step(3, run, "--config", "debug", *rest, "--no-evaluation.enabled")
+    done = local_drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
     assert done.code == 0, done.err
     assert weights_of(run) == weights_of(finished)
     assert [row["step"] for row in rows_of(run)] == [1, 2, 3, 4, 5, 6]
@@ -87,13 +89,13 @@ def test_without_evaluation_a_run_learns_the_same_and_has_no_scores(
 
 @pytest.mark.slow
 def test_a_stages_checkpoint_starts_a_new_run(
-    drive, small: tuple[str, ...], finished: Path, tmp_path: Path
+    local_drive: Drive, small: tuple[str, ...], finished: Path, tmp_path: Path
 ) -> None:
     """--resume-from leaves the run that it starts from as it is, and keeps its bank."""
     before = {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
-    run = tmp_path / drive.name()
+    run = tmp_path / local_drive.name()
     checkpoint = finished / "checkpoints" / "step_000003"
-    done = drive.run(
+    done = local_drive.run(
         "--config", "debug", *small, "--resume-from", checkpoint, "--output-dir", tmp_path, "--run-name", run.name
     )  # fmt: skip
     assert done.code == 0, done.err
@@ -106,11 +108,11 @@ def test_a_stages_checkpoint_starts_a_new_run(
 
 @pytest.mark.slow
 def test_a_fresh_run_takes_a_checkpoints_weights_and_begins_at_step_1(
-    drive, small: tuple[str, ...], finished: Path, tmp_path: Path
+    local_drive: Drive, small: tuple[str, ...], finished: Path, tmp_path: Path
 ) -> None:
-    run, checkpoint = tmp_path / drive.name(), finished / "checkpoints" / "step_000003"
+    run, checkpoint = tmp_path / local_drive.name(), finished / "checkpoints" / "step_000003"
     arguments = "--config", "debug", *small, "--resume-from", checkpoint, "--fresh"
-    done = drive.run(*arguments, "--output-dir", tmp_path, "--run-name", run.name)
+    done = local_drive.run(*arguments, "--output-dir", tmp_path, "--run-name", run.name)
     assert done.code == 0, done.err
     assert [row["step"] for row in learned(run)] == [row["step"] for row in learned(finished)]
     before = rows_of(run)[0]
@@ -118,11 +120,11 @@ def test_a_fresh_run_takes_a_checkpoints_weights_and_begins_at_step_1(
     assert before["step"] == 0 and before["held_out"] == then["held_out"]
 
 
-def test_changed_settings_are_named(drive, finished: Path, tmp_path: Path) -> None:
-    run = tmp_path / drive.name()
+def test_changed_settings_are_named(local_drive: Drive, finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / local_drive.name()
     shutil.copytree(finished, run, symlinks=True)
     longer = ("--curriculum.k-alternating-steps", "2", "--temperature", "0.9")
-    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name, *longer)
+    done = local_drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name, *longer)
     assert done.code == 0, done.err
     (told,) = [line for line in done.out.splitlines() if "other settings" in line]
     assert "curriculum.k_alternating_steps 1 -> 2" in told and "temperature 1.0 -> 0.9" in told

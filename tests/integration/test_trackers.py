@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from sparring.core.errors import SparringError
 from sparring.tracking.writers import Ending, TrackedRun, open_writer
-from tests.integration.conftest import rows_of
+from tests.integration.conftest import Drive, rows_of
 from tests.serving import served
 from tests.trackers import tracked, wandb_config, wandb_history
 
@@ -220,13 +220,13 @@ def test_a_server_that_is_away_refuses_the_run_soon_and_without_its_password(
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_and_goes_on_is_one_run_in_tensorboard(
-    drive: Any, small: tuple[str, ...], tmp_path: Path
+    local_drive: Drive, small: tuple[str, ...], tmp_path: Path
 ) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run = tmp_path / drive.name()
-    drive.kill_at_step(3, run, "--config", "debug", *small, "--tracking.to", "tensorboard", "--trace")
-    done = drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
+    run = tmp_path / local_drive.name()
+    local_drive.kill_at_step(3, run, "--config", "debug", *small, "--tracking.to", "tensorboard", "--trace")
+    done = local_drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
     assert done.code == 0, done.err
     assert done.out.count(f"tracking: tensorboard --logdir {run}") == 1
     stored = EventAccumulator(str(run / "tensorboard"))
