@@ -40,8 +40,8 @@ from tests.chaos.test_learner_killed import (  # noqa: F401 - fixtures
     spec,
     within,
 )
-from tests.integration import test_engines_lost
-from tests.integration.test_engines_lost import POLICIES, Engine, Runner, begin, played
+from tests.integration.ending_engines import POLICIES, Engine, Runner
+from tests.integration.test_engines_lost import begin, played
 
 _ROOM_GIB, _MEAL_GIB = 5.0, 10.0
 """Beyond what the machine has in use: other tests take less than the first meanwhile, and the second is above it by what
@@ -67,12 +67,9 @@ def cluster() -> Iterator[None]:
         _temp_dir=directory,
         _system_config={"memory_usage_threshold": threshold, "memory_monitor_refresh_ms": 100},
     )
-    modules = sys.modules[__name__], test_engines_lost
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)  # workers cannot import tests
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
     yield
-    for module in modules:
-        cloudpickle.unregister_pickle_by_value(module)
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
     ray.shutdown()
     shutil.rmtree(directory, ignore_errors=True)
 
