@@ -115,6 +115,8 @@ def read(source: str) -> DataTest:
     if not_pure := used & _IMPURE_BUILTINS:
         raise NotData(", ".join(sorted(not_pure)))
     calls, assigns = _arguments(nodes, parents, bound, used - LIBRARY.keys())
+    of_program = sum(not _is_library_function(call.func, imported) for call, _ in calls)
+    later = of_program > 1 or any(type(node) in _REPEAT for node in nodes)
     with_literals = {call.func.id for call, has in calls if type(call.func) is ast.Name and not has & _CALL}
     return DataTest(
         source=source,
@@ -123,7 +125,7 @@ def read(source: str) -> DataTest:
         free=frozenset(used),
         with_literals=frozenset(with_literals & used),
         only_loads=all(isinstance(statement, ast.Pass) for statement in tree.body),
-        keeps=(assigns and len(calls) > 1)
+        keeps=(assigns and later)
         or any(
             (has & _BOUND and (has & _PROGRAMS or not _is_library_function(call.func, imported)))
             or (has & _CALL and type(call.func) is ast.Name and call.func.id in bound)
@@ -149,6 +151,8 @@ def _without_annotations(tree: ast.AST) -> tuple[list[ast.AST], list[int]]:
     return nodes, parents
 
 
+_REPEAT = frozenset((ast.For, ast.While, ast.comprehension, ast.FunctionDef, ast.Lambda))
+"""Nodes in which one call may be made several times."""
 _CALL, _BOUND, _PROGRAMS, _OWN_CALL = 1, 2, 4, 8
 """What the arguments of a call hold: a call; a name that the test defines; a name of the program; a call of something else
 than a function of the library."""

@@ -150,7 +150,7 @@ async def test_what_cannot_be_answered_is_said_as_openai_says_it(
     [
         ({"device": "cpu"}, (9, 0), "float32"),
         ({"device": "cuda"}, (9, 0), "bfloat16"),
-        ({"device": "cuda"}, (7, 5), "float32"),
+        ({"device": "cuda"}, (7, 5), "float16"),
         ({"device": "cuda", "dtype": "float32"}, (9, 0), "float32"),
     ],
 )
