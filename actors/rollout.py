@@ -32,6 +32,7 @@ from actors.watching import (
     end,
     process_of,
     require_alive,
+    restarts_of,
 )
 from sparring.core.endings import end_in_words, in_words, killed_for_memory
 from sparring.core.errors import OutOfMemory, RunFailed
@@ -125,7 +126,7 @@ class RayRollouts:
             for warning in set(warnings) - self._said:
                 log.warning("%s", warning)
             self._said.update(warnings)
-        self._processes = {engine: process_of(engine) for engine in engines}
+        self._processes = {e: process for e in engines if (process := process_of(e)) is not None}
 
     def _engines(self) -> list[Any]:
         """Returns the separate engines; an engine that serves several policies is listed once."""
@@ -293,7 +294,7 @@ class RayRollouts:
 
     def _mend(self, engine: Any, error: Exception) -> None:
         """Has Ray restart a lost engine, and waits until it answers. Raises RunFailed."""
-        name, restarts = self._name(engine), process_of(engine).restarts
+        name, restarts = self._name(engine), restarts_of(engine)
         if isinstance(error, GONE):
             raise _given_up(name, restarts + 1, error)
         killed = not isinstance(error, ActorUnavailableError)  # which Ray restarts by itself
@@ -301,15 +302,17 @@ class RayRollouts:
             if killed:
                 log.warning("%s was lost (%s): it is begun anew", name, in_words(error))
                 end(engine, again=True)
+            else:
+                log.warning("%s does not answer: waiting until Ray has restarted it", name)
             _wait_for_return(engine, restarts + killed)
         except GetTimeoutError:
             raise RunFailed(
                 f"{name} was lost ({in_words(error)}), and has not come back within {START_S:g} s"
             ) from None
         except GONE as died:
-            raise _given_up(name, process_of(engine).restarts + 1, error if killed else died) from None
+            raise _given_up(name, restarts_of(engine) + 1, error if killed else died) from None
         if killed:
-            self._processes[engine] = process_of(engine)
+            self._processes[engine] = process_of(engine) or self._processes[engine]
 
     def _name(self, engine: Any) -> str:
         policies = [policy for policy, engines in self.engines.items() if engine in engines]
@@ -318,7 +321,7 @@ class RayRollouts:
     def _tell_of_restarts(self) -> None:
         """Logs why Ray restarted separate engines: rollout actors wait for such an engine, and the run goes on."""
         for engine, before in self._processes.items():
-            if (now := process_of(engine)).restarts > before.restarts:
+            if (now := process_of(engine)) is not None and now.restarts > before.restarts:
                 self._processes[engine] = now
                 why = end_in_words(before.exit_detail())
                 log.warning("%s was lost (%s): Ray has restarted it", self._name(engine), why)
@@ -390,7 +393,7 @@ def _wait_for_return(engine: Any, expected: int) -> None:
         with contextlib.suppress(ActorUnavailableError):
             with contextlib.suppress(EngineFailure):
                 ray.get(engine.alive.remote(), timeout=START_S)
-            if process_of(engine).restarts >= expected:
+            if restarts_of(engine) >= expected:
                 return
         time.sleep(AGAIN_S)
     raise GetTimeoutError

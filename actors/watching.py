@@ -84,9 +84,17 @@ class ActorProcess(NamedTuple):
         )
 
 
-def process_of(actor: Any) -> ActorProcess:
+def process_of(actor: Any) -> ActorProcess | None:
+    """Returns None if the actor has no process now."""
     known = actors(actor._actor_id.hex())
-    return ActorProcess(known.get("NumRestarts", 0), known["Address"]["NodeID"], known["Pid"])
+    if known.get("State") != "ALIVE":
+        return None
+    return ActorProcess(known["NumRestarts"], known["Address"]["NodeID"], known["Pid"])
+
+
+def restarts_of(actor: Any) -> int:
+    """Returns how often Ray has restarted an actor, or has begun to."""
+    return int(actors(actor._actor_id.hex()).get("NumRestarts", 0))
 
 
 def end(actor: Any, *, again: bool = False) -> None:

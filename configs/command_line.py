@@ -8,8 +8,8 @@ from pydantic_settings import BaseSettings, CliSettingsSource
 
 
 class CommandLine(CliSettingsSource[Any]):
-    """The library's source, which takes a section in a union of kinds from the first kind that has it: of game.rewards,
-    whose keys are others in multistage and in code_golf, it would make options for multistage alone."""
+    """Makes the options of all kinds. If several kinds have a section of one name, such as game.rewards, the library makes
+    options for the first kind's keys only."""
 
     def __init__(self, settings: type[BaseSettings], **given: Any) -> None:
         self._kinds_of: dict[type[BaseModel], Sequence[type[BaseModel]]] = {}

@@ -24,7 +24,7 @@ class EvaluateOptions(ModelOptions):
 
     dataset: str | None = None
     """Data set: a file, "owner/name" on the hub, or a directory (formats q and grids). Default: the held-out problems that
-    the run evaluates from which the model comes."""
+    the model's run evaluates."""
     shown_tests: int = Field(0, ge=0)
     """Number of each problem's tests at the end of its description (problems.shown_tests)."""
     policy: str | None = None

@@ -243,10 +243,6 @@ class Config(Settings):
     def _check_window(self) -> None:
         if not self.rollout.max_policy_lag:
             return
-        if self.local:
-            raise ValueError(
-                "rollout.max_policy_lag has no effect with local: steps are played one after another"
-            )
         if self.curriculum.opponents.current < 1:
             raise ValueError(
                 "rollout.max_policy_lag needs curriculum.opponents.current 1: an engine that plays a past version cannot "

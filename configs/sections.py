@@ -179,7 +179,8 @@ class CheckpointSettings(Settings):
     still being written. Default: a checkpoint below 1 GiB is written after every step, a larger one every 15 minutes.
     One is also written after an evaluation and at the end of a stage."""
     keep: int | None = Field(default=None, ge=1)
-    """Number of latest checkpoints that are kept, besides the best and the last of each stage. Default: 2. If this key
+    """Number of latest checkpoints that are kept, besides the best, the last of each stage, and, if updates have failed since, the
+    last one before that. Default: 2. If this key
     is not set and a checkpoint has 1 GiB or more, the last ones of the stages are not kept."""
     mirror: str | None = Field(default=None, pattern=r"^\w+://.")
     """URI to which each checkpoint is copied as well, under the run's name: s3://BUCKET/PREFIX, with

@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from sparring.core.interfaces import Sandbox
+from sparring.core.interfaces import Sandbox, SandboxFailure
 from sparring.core.problem import Problem
 from sparring.core.source import parse
 from sparring.core.verdict import OutputTest, Status
@@ -23,7 +23,7 @@ print(*(name for name in {names} if find_spec(name) is None))
 
 async def missing_packages(problems: Sequence[Problem], sandbox: Sandbox) -> str:
     """Returns a line that names the packages which the references and tests of Python problems import and the sandbox does not
-    have, or "" if there are none. A SandboxFailure propagates."""
+    have, or "" if there are none or the sandbox does not answer."""
     importing: dict[str, list[str]] = defaultdict(list)
     for problem in problems:
         if problem.language == "python":
@@ -32,7 +32,10 @@ async def missing_packages(problems: Sequence[Problem], sandbox: Sandbox) -> str
     if not importing:
         return ""
     look = _LOOK.format(names=sorted(importing))
-    (verdict,) = await sandbox.judge(look, [OutputTest(stdout="")])
+    try:
+        (verdict,) = await sandbox.judge(look, [OutputTest(stdout="")])
+    except SandboxFailure:  # what is judged next tells
+        return ""
     if verdict.status is not Status.WRONG_ANSWER:
         return ""
     missing = [name for name in verdict.stdout.split() if name in importing]

@@ -24,6 +24,7 @@ from sparring.runtime.memory_plan import (
     engines_of,
     learner_of,
     object_store_bytes,
+    planned_workers,
     with_open,
 )
 from sparring.runtime.placement import learner_groups, learning_in_turn
@@ -61,7 +62,7 @@ checkpointing takes a fifth to a third more time."""
 def parts_of(config: Config, shapes: Mapping[str, Shape]) -> dict[str, int]:
     """Returns the bytes of each part of a run. shapes: by role."""
     learners = {role: learner_of(config, role, shapes[role]) for role in config.policies}
-    workers = {role: config.policy(role).learner.fewest_workers for role in config.policies}
+    workers = {role: planned_workers(config.policy(role).learner) for role in config.policies}
     held: dict[str, int] = {}
     for role, parts in learners.items():
         for name in HELD & parts.keys():

@@ -140,10 +140,16 @@ _OFFLOADED: Mapping[str, frozenset[str]] = {
 }
 
 
+def planned_workers(settings: LearnerSettings) -> int:
+    """Returns the number of workers that memory is planned for: under FSDP, the smallest number with which a run may begin or
+    go on after a loss, since each then holds most."""
+    least = settings.min_workers if settings.sharding == "fsdp" else None
+    return least or settings.fewest_workers
+
+
 def learner_parts(shape: Shape, settings: LearnerSettings, longest: int) -> dict[str, int]:
     """Returns the bytes of one worker at the peak of an update, by part. longest: tokens of the longest sequence."""
-    # a run may begin with min_workers of them, or go on with these after a loss
-    ranks = (settings.min_workers or settings.fewest_workers) if settings.sharding == "fsdp" else 1
+    ranks = planned_workers(settings) if settings.sharding == "fsdp" else 1
     half, lora = settings.precision in ("bf16", "fp16"), settings.lora
     backbone_in_half = half and lora is not None and lora.quantize is None
     layer = shape.linear // shape.layers
@@ -362,7 +368,7 @@ def learner_of(config: Config, role: str, shape: Shape) -> dict[str, int]:
     own = config.policy(role)
     parts = learner_parts(shape, own.learner, own.engine.max_model_len)
     if role in config.curriculum.frozen_players:  # it is loaded and exported, and never updated
-        parts = {name: parts[name] for name in ("weights", "adapter", "reference")}
+        parts = {name: size for name, size in parts.items() if name in HELD - _ADAMS}
     first = config.policies[0]
     shared = role != first and share_backbone(config, first, role)
     if (

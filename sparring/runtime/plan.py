@@ -131,16 +131,17 @@ def _toys(config: Config, train: Sequence[Problem]) -> Iterator[str]:
     if not toys or "problems" not in config.game.uses:
         return
     toy = next(iter(toys.values()))
-    own = str(read_recipe(*recipe_path(toy["recipe"]))["problems"]["file"])
-    if located(config.problems.file).resolve().parent == located(own).resolve().parent:
-        return
-    known = {problem.description for problem in load_problems(located(own))}
-    if any(problem.description in known for problem in train):  # a part of them, as in a sweep
-        return
+    own = read_recipe(*recipe_path(toy["recipe"])).get("problems", {}).get("file")
+    if own is not None:
+        if located(config.problems.file).resolve().parent == located(own).resolve().parent:
+            return
+        known = {problem.description for problem in load_problems(located(own))}
+        if any(problem.description in known for problem in train):  # a part of them, as in a sweep
+            return
     such = f', such as "{toy["example"]}"' if toy.get("example") else ""
     yield (
-        f"{' and '.join(f'{role}.model' for role in toys)}: a toy model understands only problems as those of {own}{such}; it does "
-        f"not learn to solve those of problems.file {config.problems.file}: give a pretrained model, or the toy problems"
+        f"{' and '.join(f'{role}.model' for role in toys)}: a toy model understands only the problems of recipe {toy['recipe']}"
+        f"{such}; it will not learn those of problems.file {config.problems.file}: give a pretrained model, or the toy problems"
     )
 
 
@@ -372,6 +373,8 @@ def _checkpoint_bytes(config: Config, start: Start) -> int | None:
             # whatever is trained of the policy
             weights[role] += sizes[role]
             trained[role] += sizes[role]
+        if role in config.curriculum.frozen_players:
+            trained[role] = 0
     return _WEIGHTS * sum(weights.values()) + _ADAM * sum(trained.values())
 
 

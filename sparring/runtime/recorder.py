@@ -52,8 +52,7 @@ class Recorder:
         self._saved = clock.last
         """Time at which the last checkpoint was started."""
         self._store = CheckpointStore(directory / "checkpoints", self._saving.keep)
-        latest = self._store.latest()
-        self._sound = latest.name if latest else ""
+        self._last_intact = ""
         """Name of the last checkpoint of a step without failed updates; it is kept, whatever is saved after it."""
         self._writer = ThreadPoolExecutor(1, "checkpoints")
         self._writing: Future[None] | None = None
@@ -73,11 +72,18 @@ class Recorder:
     def state_dict(self) -> dict[str, Any]:
         """Returns the state as plain JSON."""
         began = self._stage_began
-        return {"before": self._before, "stages": self._stages, "stage_began": began, "best": self._best}
+        return {
+            "before": self._before,
+            "stages": self._stages,
+            "stage_began": began,
+            "best": self._best,
+            "last_intact": self._last_intact,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._before, self._stages = state["before"], list(state["stages"])
         self._stage_began = state["stage_began"]
+        self._last_intact = state["last_intact"]
         best = state["best"]
         same = best is not None and best["by"] == self._config.evaluation.best_by
         self._best = (
@@ -158,6 +164,8 @@ class Recorder:
         if combined is not None and (self._best is None or combined > self._best["score"]):
             best_by = self._config.evaluation.best_by
             self._best, is_best = {"score": combined, "step": step, "by": best_by}, True
+        if not self._failed(row):
+            self._last_intact = f"step_{step:06d}"
         state = {
             "step": step,
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -169,9 +177,7 @@ class Recorder:
         }
         begun = {role: learner.save() for role, learner in learners.items()}
         kept = {f"step_{stage['step']:06d}" for stage in self._stages if self._saving.stages}
-        if not self._failed(row):
-            self._sound = f"step_{step:06d}"
-        self._writing = self._writer.submit(self._write, begun, state, is_best, kept | {self._sound})
+        self._writing = self._writer.submit(self._write, begun, state, is_best, kept | {self._last_intact})
         self._clock.lap("checkpoint")
         self._saved = self._clock.last
 

@@ -107,7 +107,7 @@ class DriverTrial(tune.Trainable):
             log = self._directory / "logs" / f"{name}.log"
             self._driven = DriverProcess(self._run, arguments, log, self._sweep.begun_in)
             rows = self._driven.rows(after)
-        was_there = False
+        was_there = after > 0  # a trial that goes on had it
         for row in rows:
             value = value_of(row, self._sweep.metric)
             was_there |= value is not None  # an evaluation in which nothing could be judged lacks it

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
-
 from sparring.core.project_files import is_example, located
 from sparring.games.rules import Rules
 
@@ -28,6 +26,11 @@ def model_card(policy: str, state: Mapping[str, Any], *, game: Rules, adapter: b
         state: the state of the checkpoint.
         game: the game of its run.
     """
+    from huggingface_hub import (
+        EvalResult,
+        ModelCardData,
+    )  # it reads HF_HUB_CACHE, which a run sets, when imported
+
     config = state["config"]
     of_policy, before = config[policy], state["parts"]["recorder"]["before"]
     held_out = state["row"].get("held_out") or {}
@@ -96,6 +99,8 @@ def read_toy(model: Path) -> dict[str, Any]:
         "utf-8", errors="replace"
     ):  # cards of others may be damaged
         return {}
+    from huggingface_hub import ModelCard
+
     return ModelCard.load(card).data.to_dict().get(TOY, {})
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import ipaddress
+import math
 import socket
 
 import uvicorn
@@ -24,7 +25,7 @@ def check(options: argparse.Namespace) -> None:
         )
     if options.keys is not None:
         Keyring(options.keys)
-    if options.requests_per_minute is not None and options.requests_per_minute < 1:
+    if options.requests_per_minute is not None and not 1 <= options.requests_per_minute < math.inf:
         raise SparringError(f"--requests-per-minute {options.requests_per_minute:g}: 1 or more")
     if options.requests_at_once < 1:
         raise SparringError(f"--requests-at-once {options.requests_at_once}: 1 or more")

@@ -189,6 +189,8 @@ class Drive:
             process.wait(timeout)
         except subprocess.TimeoutExpired:
             ended = self.ended(process, timeout)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # the next run may wait for its end
             pytest.fail(f"driver.py {arguments} took over {timeout} s:\n{ended.out}\n{ended.err}")
         return self.ended(process, time.monotonic() - began)
 

@@ -1,4 +1,4 @@
-"""Engines that end, and who asks them, in actors of their own (they import it: no test is near, and they begin in a second)."""
+"""Engines that end, and their caller. Actors import them from here, since a test module would take seconds."""
 
 import asyncio
 import os

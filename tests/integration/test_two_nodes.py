@@ -204,7 +204,7 @@ def test_the_judging_node_is_lost_and_comes_back(
     first, *rows = rows_of(run)
     assert [row["step"] for row in rows] == [*range(1, 9)]
     results = json.loads((run / "training_results.json").read_text())
-    assert results["held_out"]["after"].keys() >= {"generator_pass_rate", "test_validity", "kill_rate"}
+    assert results["held_out"]["after"].keys() >= {"generator_pass_rate", "test_validity"}
     # it met the loss, waited, and lost no attempt to it
     assert rows[0]["sandbox"]["infrastructure_failures"] == 0 < rows[-1]["sandbox"]["infrastructure_failures"]
     assert all(row["dropped"]["sandbox_failure"] == 0 for row in rows)

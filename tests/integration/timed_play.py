@@ -1,4 +1,4 @@
-"""Who plays as long as it is told to, in a rollout actor (which imports it: no test is near, and it begins in a second)."""
+"""A player that takes as long as it is told. Rollout actors import it from here, since a test module would take seconds."""
 
 import asyncio
 import os

@@ -62,12 +62,14 @@ class MatchEvaluator(Evaluator):
         values["illegal"] = mean([t.components["illegal"] for ts in by_opponent.values() for t in ts])
         if not self._probes:
             return scores_of(values, {"win_vs_random": 1.0, "draw_vs_random": 0.5})
-        nash_conv = kuhn.nash_conv(self._policies(played[1]))
-        values |= {"nash_conv": nash_conv, "exploitability": nash_conv / 2}
+        if (policies := self._policies(played[1])) is not None:
+            nash_conv = kuhn.nash_conv(policies)
+            values |= {"nash_conv": nash_conv, "exploitability": nash_conv / 2}
         return scores_of(values, {"nash_conv": -1.0})
 
-    def _policies(self, probed: Sequence[Episode]) -> dict[str, float]:
-        """Returns information set -> share of the sampled moves that bet."""
+    def _policies(self, probed: Sequence[Episode]) -> dict[str, float] | None:
+        """Returns information set -> share of the sampled moves that bet; None if one of them was not played."""
         set_of = {p.id: p.tags[1] for p in self._probes}
         bets = {set_of[e.problem_id]: mean([t.components["bet"] for t in e.trajectories]) for e in probed}
-        return {information_set: share or 0.0 for information_set, share in bets.items()}
+        shares = {information_set: share for information_set, share in bets.items() if share is not None}
+        return shares if len(shares) == len(self._probes) else None

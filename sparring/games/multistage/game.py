@@ -94,7 +94,7 @@ class MultistageGame:
     def longest(self, problem: Problem, player: str, style: PromptFormat, max_tokens: int) -> int:
         if player == DISCRIMINATOR:
             # few tokenizers have a token for more than one character of this text
-            program = "1 " * messages.SHOWN_CHARS if self.rules.attack == "program" else None
+            program = "1 " * self.rules.shown_chars if self.rules.attack == "program" else None
             return len(style.say((), messages.attack(problem, self.rules, program))) + max_tokens
         tokens = style.say((), messages.solve(problem, self._stages[0]))
         for stage in self._stages[1:]:

@@ -31,8 +31,6 @@ Write literal arguments of the same types as in this example of a test, which is
 {form}"""
 
 
-SHOWN_CHARS = 2000
-"""Maximum number of characters of a program that the discriminator sees."""
 _OPENING = re.compile(r"""[^(]*\([\[({]*['"]?""")
 """Matches a test up to the characters that show the type of its first argument, such as a list of tuples."""
 
@@ -81,7 +79,7 @@ def attack(problem: Problem, rules: MultistageRules, program: str | None = None)
     """
     writes_inputs = rules.test_format == "input_only"
     example = example_test(problem, with_value=not writes_inputs)
-    shown = None if program is None else _bare(program)[:SHOWN_CHARS]
+    shown = None if program is None else _bare(program)[: rules.shown_chars]
     full = _ATTACK.format(
         whose="programs that try" if shown is None else "the program below, which tries",
         program="" if shown is None else f"Program:\n```python\n{shown}\n```\n",

@@ -34,6 +34,9 @@ class MultistageRules(Rules):
     """Content of the discriminator's prompt. problem: the problem alone; program: also one of the generator's programs;
     the suite's reward then depends on that program alone (Code-A1, arXiv:2603.15611). In both cases every program runs
     on every suite."""
+    shown_chars: int = Field(default=2000, ge=1)
+    """Maximum number of characters of a program that the discriminator sees; the rest is cut off. The prompt must have room for
+    as many tokens."""
     attempts_per_episode: int = Field(default=1, ge=1)
     """Maximum number of programs per conversation. If a program fails a baseline test of the problem, the generator is
     shown the failed tests and writes the program again, up to this number. Each program has its own reward."""
@@ -49,6 +52,8 @@ class MultistageRules(Rules):
             self.rewards.refuse_changed(
                 ("wrong_output_penalty",), "has no effect with test_format input_only", "game.rewards"
             )
+        if self.attack == "problem":
+            self.refuse_changed(("shown_chars",), "needs attack: program", "game")
         if self.rewards.partial_credit == "baseline_passed" and not self.baseline_in_reward:
             raise ValueError("game.rewards.partial_credit baseline_passed needs game.baseline_in_reward")
         return self

@@ -103,6 +103,7 @@ def load_dataset(
         raise ProblemFileError(
             f"{path}: a field map and the format 'fields' go together; give both or neither"
         )
+    before = len(faults or ())  # another file's
     options: dict[str, object] = {}
     if fields:
         check_fields(path, fields)
@@ -114,8 +115,8 @@ def load_dataset(
         problems = FORMATS[format](path, faults=faults, **options)
     else:
         problems = FORMATS[format](entries(path, format, split, faults), **options)
-    if faults and not problems:
-        raise faults[0]
+    if faults is not None and faults[before:] and not problems:
+        raise faults[before]
     if exact_outputs:
         problems = exact(problems)
     if not problems:

@@ -3,7 +3,6 @@
 import pytest
 
 from sparring.core.episode import Episode
-from sparring.games.multistage import messages
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
 from tests.playing import Letters
@@ -83,17 +82,20 @@ def test_past_programs_alone_are_no_measure_where_all_are_to_be_met(table):
     assert rewards(episode, "discriminator") == [None]
 
 
-def test_a_shown_program_is_cut_off(table, monkeypatch):
-    monkeypatch.setattr(messages, "SHOWN_CHARS", 10)
-    (said,) = shown_to(table.play(["x = " + "1" * 50], ["f(1)"], attack="program"))
+def test_how_much_of_a_program_is_shown_needs_one_that_is():
+    with pytest.raises(ValueError, match=r"game\.shown_chars needs attack: program"):
+        MultistageRules(shown_chars=10)
+
+
+def test_a_shown_program_is_cut_off(table):
+    (said,) = shown_to(table.play(["x = " + "1" * 50], ["f(1)"], attack="program", shown_chars=10))
     assert said == "Return n doubled.\nx = 111111!"
 
 
-def test_the_longest_prompt_has_room_for_a_program_of_as_many_tokens_as_characters(table, monkeypatch):
-    monkeypatch.setattr(messages, "SHOWN_CHARS", 100)
+def test_the_longest_prompt_has_room_for_a_program_of_as_many_tokens_as_characters(table):
     style = Letters()
     alone, with_program = (
         MultistageGame(MultistageRules(**rules)).longest(table.problem, "discriminator", style, 10)
-        for rules in ({}, {"attack": "program"})
+        for rules in ({}, {"attack": "program", "shown_chars": 100})
     )
     assert with_program == alone + 1 + 100

@@ -402,6 +402,14 @@ def test_a_language_that_cannot_run_here_is_known_before_anything_starts(
         (("--problems.file", "mine.json"), True),
         (("--problems.file", str(EXAMPLES / "grids" / "train.json")), True),
         (("--problems.file", str(EXAMPLES / "toy" / "train.json")), False),
+        (
+            (
+                "--problems.file",
+                str(EXAMPLES / "grids" / "train.json"),
+                *(f"--{role}.model={EXAMPLES}/kuhn/generator" for role in ("generator", "discriminator")),
+            ),
+            True,
+        ),
         (("--problems.file", "part.json"), False),
         (("--problems.file", "mine.json", "--generator-model", "a/b", "--discriminator-model", "a/b"), False),
         (("--config", "spiral_tictactoe"), False),

@@ -271,7 +271,14 @@ def test_weights_that_may_be_broken_push_out_no_others(tmp_path: Path, broken: d
     for step in (3, 4):
         run.step(step, score=0.99, generator=broken)  # an evaluation is saved in any case
     assert checkpoints(tmp_path / "evaluated") == ["step_000002", "step_000003", "step_000004"]
-    run.step(5)
+    resumed = Run(
+        tmp_path / "evaluated",
+        tmp_path / "evaluated/checkpoints/step_000004",
+        settings={"every": 1, "keep": 1},
+    )
+    resumed.step(5, generator=broken)
+    assert "step_000002" in checkpoints(tmp_path / "evaluated")
+    resumed.step(6)
     assert "step_000002" not in checkpoints(tmp_path / "evaluated")
 
 
