@@ -5,7 +5,8 @@ back. `Server` is the program's end, `Caller` the test's end.
      "w": numbers under which the args, the kwargs and the result are watched, "u": numbers that are watched no longer}
         -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value, whether its parts are
            the same objects]]} of the watched values that have changed, "n": the numbers of those before this request that the
-           program keeps, and "s": the numbers of those that are the result; or {"big": reason}
+           program keeps, "s": the numbers of those that are the result, and, if some have changed, "d": the numbers of those
+           that it has kept until now; or {"big": reason}
 
 | operation | target | effect |
 |---|---|---|
@@ -81,11 +82,6 @@ def may_change(value: Any) -> bool:
     )
 
 
-def box_of(value: Any, boxes: Iterable[list]) -> list:
-    """Returns [value], one for each object: two boxes of an object would each be a reference to it."""
-    return next((box for box in boxes if box[0] is value), [value])
-
-
 def is_shared(box: Iterable, held: Set[int] = frozenset()) -> bool:
     """Returns whether anything else than this container refers to one of its items, or to a part of one, that may change.
 
@@ -130,6 +126,11 @@ _ALONE = _count()
 """Number of references to an item to which only its container refers, while `is_shared` looks at it."""
 
 
+_Watched = tuple[list, str, list, list | None]
+"""[value]; and as they were when the value was last sent to the test: the text of its encoding, in which nan equals nan, the
+containers in it, and its items if it is a list of constants."""
+
+
 # ---------------------------------------------------------------- the program's end
 
 
@@ -141,9 +142,8 @@ class Server:
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         """Number of each object that is kept, by its id. An object has only one number."""
-        self._watched: dict[int, tuple[list, str, list]] = {}
-        """Values that the test has copies of and that the program may change: by number, [value], the text of its
-        encoding, in which nan equals nan, as it was last sent to the test, and the containers in it."""
+        self._watched: dict[int, _Watched] = {}
+        """Values that the test has copies of and that the program may change, by number."""
         self._next = 0
 
     def serve(self) -> None:
@@ -163,11 +163,7 @@ class Server:
             self._numbers.pop(id(self._objects.pop(number, self)), None)
         for number in request.get("u", ()):
             self._watched.pop(number, None)
-        self._watched = {
-            number: known
-            for number, known in self._watched.items()
-            if isinstance(known[0][0], VIEWS) or is_shared(known[0], frozenset(map(id, known[2])))
-        }
+        self._watched = {number: known for number, known in self._watched.items() if self._is_kept(known)}
         kept, numbers = list(self._watched), request.get("w", ())
         try:
             args = [copies.decode(value, self._known) for value in request.get("a", ())]
@@ -183,22 +179,37 @@ class Server:
             reply = _raised(error)
         if changed := self._changed():
             reply["w"] = changed
+            reply["d"] = [number for number in kept if not self._is_kept(self._watched[number])]
         if kept:
             reply["n"] = kept
         return reply
 
+    def _is_kept(self, known: "_Watched") -> bool:
+        """Returns whether the program refers to the value or to a part of it."""
+        return isinstance(known[0][0], VIEWS) or is_shared(known[0], frozenset(map(id, known[2])))
+
     def _watch(self, number: int, value: Any) -> None:
         if may_change(value):
             known = next((known for known in self._watched.values() if known[0][0] is value), None)
-            self._watched[number] = known or ([value], repr(self._encoded(value)), changeable_parts(value))
+            self._watched[number] = known or self._seen([value])
+
+    def _seen(self, box: list) -> "_Watched":
+        value = box[0]
+        items = (
+            [*value] if type(value) is list and ATOMS.issuperset(map(type, value)) else None
+        )  # few are changed
+        return box, repr(self._encoded(value)), changeable_parts(value), items
 
     def _changed(self) -> list:
         changed = []
-        for number, (box, was, before) in self._watched.items():
-            now = self._encoded(box[0])
-            if (text := repr(now)) != was:
-                parts = changeable_parts(box[0])
-                self._watched[number] = box, text, parts
+        for number, (box, was, before, items) in self._watched.items():
+            value = box[0]
+            if items is not None and len(items) == len(value) and all(map(operator.is_, items, value)):
+                continue
+            now = self._encoded(value)
+            if repr(now) != was:
+                self._watched[number] = seen = self._seen(box)
+                parts = seen[2]
                 same = len(parts) >= len(before) and all(map(operator.is_, before, parts))
                 changed.append([number, now, same])
         return changed
@@ -316,8 +327,8 @@ class Caller:
         self._unwatched += self._given
         self._given: dict[int, list] = {}
         """[value] of the test, by the number under which the program's copy is watched."""
-        self._twins: list[tuple[list, list]] = []
-        """[value] and [result] that are one object of the program, and two of the test."""
+        self._twins: list[list[list]] = []
+        """Groups of [value]; those of a group are one object of the program, and several of the test."""
         self._changes: list[tuple[Any, Any, bool]] = []
         """(a value of the test, what the program's copy has become, whether its parts are the same objects), for changes that
         the test does not see yet."""
@@ -340,6 +351,8 @@ class Caller:
         if self.fatal is not None:
             raise self.fatal
         given = (*args, *kwargs.values())
+        alive = ([box for box in group if is_shared(box)] for group in self._twins)
+        self._twins = [group for group in alive if len(group) > 1]
         if self._replayed is not None:
             return self._replay(given)
         self.asked += 1
@@ -385,7 +398,7 @@ class Caller:
         numbers, reply = next(self._replayed or iter(()), ([], None))
         if reply is None or len(numbers) != len(given) + 1:
             raise ObjectCompared("the test goes another way after the program has changed what it was given")
-        return self._result(numbers, given, reply)
+        return self._read(lambda: self._result(numbers, given, reply))
 
     def _unwatch(self) -> list[int]:
         """Returns the numbers of values that the test no longer keeps, and forgets them."""
@@ -403,7 +416,8 @@ class Caller:
             raise NotData(f"a value too large to pass to the program: {error}") from None
         except OSError:
             raise ProgramGone("the program's process ended") from None
-        try:
+
+        def result() -> Any:
             reply = self.frames.next()
             if "big" in reply:
                 raise ValueTooLarge(str(reply["big"]))
@@ -411,12 +425,18 @@ class Caller:
             request.clear()  # it may refer to parts of the test's values: see is_shared
             if self._watches:
                 self._log.append((numbers, reply))
-            result = self._result(numbers, given, reply)
+            return self._result(numbers, given, reply)
+
+        return self._read(result)
+
+    def _read(self, result: Callable[[], Any]) -> Any:
+        """Returns a result. An error in what the program has sent is the program's."""
+        try:
+            return result()
         except (NotData, ObjectCompared, ValueTooLarge, ProgramRaised):
             raise
         except Exception as error:
             raise of_reading(error) from None
-        return result
 
     def _result(self, numbers: Sequence[int], given: Sequence[Any], reply: dict) -> Any:
         """Returns the result in an answer, after the changes that it tells of."""
@@ -425,14 +445,16 @@ class Caller:
             self._keep(reply.get("n", ()))
             for number, value in zip(numbers, given, strict=False):
                 if not isinstance(value, copies.Copied):  # the program gets itself what is watched already
-                    self._given[number] = box_of(value, self._given.values())
-            told = [(self._given.get(number, [None])[0], *rest) for number, *rest in reply.get("w", ())]
-            for value, changed, same in told:
-                if value is not None:  # otherwise it belongs to an earlier test
-                    if self._has_copies(value, [other for other, *_ in told]):
-                        raise NotData("a change of a value of which the program or the test has two copies")
-                    self._changes.append((value, copies.decode(changed, self._stands_for), bool(same)))
-                    self.more_than_results |= not self.plain
+                    self._given[number] = self._box_of(value)
+            for number, changed, same in reply.get("w", ()):
+                value = self._given.get(number, [None])[0]
+                if not may_change(value):  # it belongs to an earlier test, or is an object
+                    continue
+                if self._has_copies(value, reply.get("d", ())):
+                    raise NotData("a change of a value of which the program has two copies")
+                for copy in self._copies_of(value):
+                    self._changes.append((copy, copies.decode(changed, self._stands_for), bool(same)))
+                self.more_than_results |= not self.plain
             if self.plain or again:
                 self.see_changes()
         names, text = reply.get("x", ((), ""))
@@ -440,16 +462,31 @@ class Caller:
             raise ProgramRaised([str(name) for name in names], str(text))
         result = copies.decode(reply["v"], self._stands_for)
         if numbers:
-            self._given[numbers[-1]] = box = box_of(result, self._given.values())
-            self._twins += [(self._given[n], box) for n in reply.get("s", ()) if n in self._given]
+            self._given[numbers[-1]] = box = self._box_of(result)
+            for number in reply.get("s", ()):
+                if number in self._given and self._given[number] is not box:
+                    self._join(self._given[number], box)
         return result
 
-    def _has_copies(self, value: Any, changed: Sequence[Any]) -> bool:
-        """Returns whether the program has a second copy of the value, or the test has one that has not changed, too."""
-        if sum(box[0] is value for box in self._given.values()) > 1:
-            return True
-        others = [b if a[0] is value else a for a, b in self._twins if a[0] is value or b[0] is value]
-        return any(is_shared(box) and not any(box[0] is other for other in changed) for box in others)
+    def _box_of(self, value: Any) -> list:
+        """Returns [value], one for each object: two boxes of an object would each be a reference to it."""
+        boxes = itertools.chain(self._given.values(), *self._twins)
+        return next((box for box in boxes if box[0] is value), [value])
+
+    def _has_copies(self, value: Any, dropped: Sequence[int]) -> bool:
+        """Returns whether the program has a second copy of the value. dropped: numbers that it kept until this request."""
+        return sum(box[0] is value and number not in dropped for number, box in self._given.items()) > 1
+
+    def _join(self, *boxes: list) -> None:
+        """Notes that the values are one object of the program."""
+        joined = [group for group in self._twins if any(box is one for box in group for one in boxes)]
+        self._twins = [group for group in self._twins if not any(group is one for one in joined)]
+        self._twins.append(list({id(box): box for group in (*joined, boxes) for box in group}.values()))
+
+    def _copies_of(self, value: Any) -> list[Any]:
+        """Returns the value, and the others that are the same object of the program."""
+        groups = [group for group in self._twins if any(box[0] is value for box in group)]
+        return [box[0] for box in groups[0]] if groups else [value]
 
     def _keep(self, kept: Sequence[int]) -> None:
         """Forgets the values that the program does not keep."""
@@ -469,6 +506,8 @@ class Caller:
     def see_changes(self) -> None:
         while self._changes:
             value, changed, same = self._changes.pop(0)
+            if not same and _has_reordered(value, changed):
+                continue
             if not same and is_shared(_parts(value)):
                 raise NotData("a part of an argument is replaced, to which the test refers elsewhere")
             if _holds_twice(value) and not _begins_alike(value, changed):
@@ -512,6 +551,21 @@ def _begins_alike(value: Any, changed: Any) -> bool:
     return all(one == other for one, other in texts)
 
 
+def _has_reordered(value: Any, changed: Any) -> bool:
+    """Puts a list's items in another order if this is all that has changed, and returns whether it is."""
+    if type(value) is not list or type(changed) is not list or len(value) != len(changed):
+        return False
+    places: dict[str, list[Any]] = {}
+    for item in value:
+        places.setdefault(repr(copies.encode(item, id)), []).append(item)
+    found = [places.get(repr(copies.encode(item, id)), []) for item in changed]
+    try:
+        value[:] = [items.pop() for items in found]
+    except IndexError:
+        return False
+    return True
+
+
 def _fill(value: Any, changed: Any) -> None:
     """Changes a container, and the containers in it, to what its copy has become. They are changed in place, because
     the test may have names for the parts, too."""
@@ -542,6 +596,9 @@ def _filled(value: Any, changed: Any) -> Any:
     """Returns the value, changed in place, if both are containers of the same type. Otherwise returns `changed`."""
     if type(value) is not type(changed) or not isinstance(value, _CHANGEABLE):
         return changed
+    if isinstance(value, tuple):  # the program may have put another in its place
+        parts = tuple(map(_filled, value, changed)) if len(value) == len(changed) else changed
+        return value if all(map(operator.is_, value, parts)) and len(value) == len(parts) else parts
     _fill(value, changed)
     return value
 

@@ -151,7 +151,7 @@ def _without_annotations(tree: ast.AST) -> tuple[list[ast.AST], list[int]]:
     return nodes, parents
 
 
-_REPEAT = frozenset((ast.For, ast.While, ast.comprehension, ast.FunctionDef, ast.Lambda))
+_REPEAT = frozenset((ast.For, ast.comprehension, ast.FunctionDef, ast.Lambda))
 """Nodes in which one call may be made several times."""
 _CALL, _BOUND, _PROGRAMS, _OWN_CALL = 1, 2, 4, 8
 """What the arguments of a call hold: a call; a name that the test defines; a name of the program; a call of something else

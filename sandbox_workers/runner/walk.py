@@ -124,8 +124,8 @@ class Walk:
     shadowing: Set[str] = frozenset()
     """Names of the library that mean the program's functions in this test."""
     see_changes: Callable[[], None] = lambda: None
-    """Applies to the test's own values what the program has done to its copies. It is not called during a comparison,
-    because `f(data) == sorted(data)` could then be forged."""
+    """Applies to the test's own values what the program has done to its copies. It is called after each
+    comparison: if it were called earlier only, `f(data) == sorted(data)` could be forged."""
     _comparing: int = 0
     _cyclic: list[ChainMap[str, Any]] = field(default_factory=list)
     """Scopes that may hold what refers to them: functions, and errors with their tracebacks."""
@@ -386,6 +386,8 @@ class Walk:
         try:
             return self.program(name)
         except KeyError:
+            if name in ANYWHERE:  # the reference has imported it by this name, and the program needs not
+                return ANYWHERE[name]
             raise NameError(f"name {name!r} is not defined") from None
 
     def _module(self, name: str) -> "Module":

@@ -166,6 +166,13 @@ JUDGED: dict[str, tuple[str, str, str, bool]] = {  # reference, test, program, w
         "from math import sin\ndef f(x): return sin(x)", "assert f(3) == sin(3)",
         "import math\ndef sin(x): return math.sin(x) + 0.0\ndef f(x): return sin(x)", True,
     ),
+    "a name of math that the reference imports and the program does not": (
+        "from math import sin\ndef f(x): return sin(x)", "assert f(3) == sin(3)", "import math\ndef f(x): return math.sin(x)", True,
+    ),
+    "a list of the test's rows is reversed": (
+        "def f(g): return [len(row) for row in reversed(g)]", "a = [1]\nb = [1, 2]\nassert f([a, b]) == [2, 1]\nassert (a, b) == ([1], [1, 2])",
+        "def f(g): g.reverse(); return list(map(len, g))", True,
+    ),
     "a name of the library that only the program defines, beside one that both do": (
         "import math\ndef lcm(a, b): return math.lcm(a, b)", "assert lcm(4, 6) == 4 * 6 // gcd(4, 6)",
         "def lcm(a, b): return a * b\ndef gcd(a, b): return 1", False,
@@ -263,6 +270,24 @@ AS_PYTHON: dict[str, tuple[str, str, bool]] = {  # program, test, whether Python
         "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int\n    y: int\ndef f(d): return max(p.x for p in d)",
         "assert f({P(1, 2), P(3, 4)}) == 3 == f({P(3, 4): 5}) and P(1, 2) < (2, 0) and P(1, 2) + (3,) == (1, 2, 3)", True,
     ),
+    "a result that is the argument": ("def f(xs): xs.append(1); return xs", "xs = []\nr = f(xs)\nf(xs)\nassert r == [1, 1] == xs", True),
+    "steps that change a list and return it": (
+        "def step(xs): xs.append(xs.pop(0)); return xs", "xs = [3, 1, 2, 4]\nfor i in range(3):\n    xs = step(xs)\nassert xs == [4, 3, 1, 2]", True,
+    ),
+    "steps within steps": ("def step(xs): xs.append(xs.pop(0)); return xs", "a = [3, 1, 2, 4]\nassert step(step(step(a))) == [4, 3, 1, 2]\nassert a == [4, 3, 1, 2]", True),
+    "a copy that the program replaces by another": (
+        "class B:\n    def push(self, xs): self.data = xs; xs.append(len(xs))", "b, xs = B(), []\nb.push(xs)\nb.push(xs)\nassert xs == [0, 1]", True,
+    ),
+    "tuples in a list are sorted": ("def f(xs): xs.sort()", "xs = [(3, 'a'), (1, 'b')]\nf(xs)\nassert xs == [(1, 'b'), (3, 'a')]", True),
+    "tuples in a list were sorted": ("def f(xs): xs.sort()", "xs = [(3, 'a'), (1, 'b')]\nf(xs)\nassert xs == [(3, 'a'), (1, 'b')]", False),
+    "a tuple in a dict is replaced": ("def f(d): d['a'] = (2, 3)\ndef g(d): d['a'] = (1,)", "d = {'a': (1, 2)}\nf(d)\nassert d == {'a': (2, 3)}\ng(d)\nassert d == {'a': (1,)}", True),
+    "an object of a list's subclass is changed": ("class L(list): pass\ndef f(s): s.append(1)", "s = L()\nf(s)\nassert len(s) == 1", True),
+    "objects of a list's subclass are changed within a map": (
+        "class L(list): pass\ndef f(s): s.append(1); return 99", "ss = [L(), L()]\nassert all(map(lambda s: f(s) == 3, ss))", False,
+    ),
+    "rows that the test has names for are sorted": (
+        "def f(g): g.sort(); return sum(g, [])", "g = [[2], [1]]\nfor row in g:\n    assert len(row) == 1\nassert f(g) == [1, 2]\nassert g == [[1], [2]]", True,
+    ),
     "a fold": (
         "import datetime\ndef f(): return datetime.datetime(2020, 1, 1, fold=1), datetime.time(1, fold=1)",
         "assert [t.fold for t in f()] == [1, 1]", True,
@@ -304,10 +329,6 @@ NEEDS_PYTHON = {  # what the evaluator cannot do, and Python can
     "a row that the program puts another in place of": (
         "def fill(g):\n    for i in range(len(g)): g[i] = [1]",
         "g = [[0]]\nrow = g[0]\nfill(g)\nassert row == [0] and g == [[1]]",
-    ),
-    "a result that is the argument": (
-        "def f(xs): xs.append(1); return xs",
-        "xs = []\nr = f(xs)\nf(xs)\nassert r == [1, 1] == xs",
     ),
     "keys of a dict that is changed": (
         "d = {1: 2}\ndef f(): return d.keys()\ndef g(): d[3] = 4",

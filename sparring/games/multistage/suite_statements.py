@@ -381,19 +381,24 @@ def _without(names: Names, dropped: set[str]) -> dict[str, ast.expr]:
     return {name: value for name, value in names.items() if name not in dropped}
 
 
-def _listed(items: ast.expr) -> ast.expr:
+def _listed(items: ast.expr, depth: int = 2) -> ast.expr:
     """Returns enumerate(...) and zip(...) of literal lists, and {...}.items(), as a list of tuples; other expressions as they
-    are."""
+    are. depth: how deeply they may be in one another; each level takes time in proportion to all."""
     match items:
+        case _ if not depth:
+            return items
         case ast.Call(func=ast.Attribute(value=ast.Dict(keys=keys, values=values), attr="items"), args=[]):
-            columns = [[key or ast.Starred(value) for key, value in zip(keys, values, strict=True)], values]
+            if None in keys:  # {**other}
+                return items
+            pairs = {ast.dump(key): (key, value) for key, value in zip(keys, values, strict=True) if key}
+            columns = [[pair[i] for pair in pairs.values()] for i in (0, 1)]
         case ast.Call(func=ast.Name(id="zip"), args=[_, *_] as args):
-            columns = [_elements(argument) for argument in args]
+            columns = [_elements(argument, depth - 1) for argument in args]
         case ast.Call(
             func=ast.Name(id="enumerate"),
             args=[of, *first],
             keywords=[] | [ast.keyword(arg="start")] as keywords,
-        ) if (elements := _elements(of)) is not None:
+        ) if (elements := _elements(of, depth - 1)) is not None:
             match [*first, *(keyword.value for keyword in keywords)] or [ast.Constant(0)]:
                 case [ast.Constant(value=int(start))]:
                     columns = [[ast.Constant(start + i) for i in range(len(elements))], elements]
@@ -407,9 +412,9 @@ def _listed(items: ast.expr) -> ast.expr:
     return ast.List([ast.Tuple([*row], ast.Load()) for row in zip(*lists, strict=False)], ast.Load())
 
 
-def _elements(items: ast.expr) -> list[ast.expr] | None:
+def _elements(items: ast.expr, depth: int) -> list[ast.expr] | None:
     """Returns the elements of a literal list or tuple, or of one of the calls that `_listed` knows; None for others."""
-    listed = _listed(items)
+    listed = _listed(items, depth)
     return listed.elts if isinstance(listed, ast.List | ast.Tuple) and is_literal(listed) else None
 
 
