@@ -186,7 +186,8 @@ def test_an_engine_killed_for_memory_is_begun_anew_with_the_weights_of_the_reque
     result = within(PATIENCE_S, lambda: _fed_once_lost(playing, first, tmp_path / "hungry"))
     second, versions = played(result)
     assert second != first and versions["generator"] == 3
-    (told,) = [record.getMessage() for record in caplog.records if record.name == "actors.rollout"]
+    # there may be an earlier one: the engine does not answer
+    *_, told = [record.getMessage() for record in caplog.records if record.name == "actors.rollout"]
     assert (
         "OutOfMemoryError" in told
         and "GB" in told
