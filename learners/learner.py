@@ -17,7 +17,7 @@ from learners.critic import Critic
 from learners.files import open_empty
 from learners.health import Health, Remedy, remedy
 from learners.losses import kl
-from learners.memory import DeviceMemory, OutOfMemory
+from learners.memory import DeviceMemory
 from learners.models import load_model
 from learners.objective import Objective, Size
 from learners.packing import COPIED, MicroBatch, pack, plan
@@ -27,7 +27,7 @@ from learners.targets import Targets, needs_first_pass, over_the_batch, targets_
 from learners.tuning import HALVES, Backbone, FullTuning, LoraTuning, Tuning
 from learners.weights import export_weights
 from sparring.core.batch import Batch
-from sparring.core.errors import RunFailed
+from sparring.core.errors import OutOfMemory, RunFailed, WorkerOutOfMemory
 from sparring.core.weights import WeightUpdate
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Learner:
         """Number of optimizer steps. A batch may take several."""
         self.health = Health()
         sharded = settings.sharding == "fsdp"
-        self.memory = DeviceMemory(self.policy.passes, self.world, self.device, sharded=sharded)
+        self.memory = DeviceMemory(self.world, self.device, sharded=sharded)
         self._give_back()
 
     @property
@@ -117,7 +117,7 @@ class Learner:
 
         An update whose loss or gradient is not finite is skipped, and the learning rate is halved permanently, unless
         the scale of fp16 was merely too large. If memory runs out, micro-batches are halved permanently and the update
-        is computed again.
+        is computed again (under FSDP by new workers, which the caller starts).
 
         Raises:
             NotFinite: Too many updates in a row were skipped.
@@ -294,8 +294,7 @@ class Learner:
         if self.settings.sharding == "fsdp":
             most = -(-len(chunks) // self.world.size)
             mine += [(chunks[0], False)] * (most - len(mine))
-        shortest = min(chosen, key=lambda i: len(batch.samples[i].tokens))
-        return [([shortest], False)] * len(mine) if self.memory.aside else mine
+        return mine
 
     def _clip(self, parameters: Iterable[torch.nn.Parameter]) -> float:
         """Scales the gradient of one network down to norm gradient_clip and returns the norm before scaling. Policy and
@@ -343,14 +342,24 @@ class Learner:
         return what
 
     def _within_memory(self, batch: Batch, work: Callable[[], Result]) -> Result:
-        """Returns work()'s result, after halving micro-batches until they fit in the memory of every worker. Raises
-        OutOfMemory in all workers."""
+        """Returns work()'s result, after halving micro-batches until they fit in the memory of every worker.
+
+        Raises:
+            OutOfMemory: One sequence at a time does not fit.
+            WorkerOutOfMemory: This worker ran out of memory under FSDP. New workers begin with halved micro-batches.
+        """
         shortest = min(len(sample.tokens) for sample in batch.samples)
         while True:
-            result, reasons = self.memory.tried(work)
+            at_once = self.microbatch_tokens >= max(2, shortest)
+            try:
+                result, reasons = self.memory.tried(work)
+            except WorkerOutOfMemory as error:
+                if at_once:
+                    raise
+                result, reasons = None, [str(error)]
             if not reasons:
                 return result  # pyright: ignore[reportReturnType]
-            if self.microbatch_tokens < max(2, shortest):  # each micro-batch has one sequence already
+            if not at_once:  # each micro-batch has one sequence already
                 raise OutOfMemory(
                     f"out of memory with one sequence at a time ({reasons[0]}): take shorter sequences, "
                     "learner.gradient_checkpointing, learner.lora, more workers with learner.sharding fsdp, or a smaller model"

@@ -57,8 +57,8 @@ class Mailbox:
         """Descriptions of lost workers that take_losses has not returned yet."""
         self._halvings = 0
         """Number of micro-batch halvings with which the newest workers began."""
-        self._kills = 0
-        """Number of times since then that workers were killed for memory."""
+        self._ends_for_memory = 0
+        """Number of times since then that workers ended because memory ran out."""
         self._worker_pid = 0
 
     def __repr__(self) -> str:
@@ -167,11 +167,11 @@ class Mailbox:
 
         Args:
             by: Why they ended.
-            for_memory: Whether they were killed for the memory that they used.
+            for_memory: Whether they ended because memory ran out.
         """
         async with self._changed:
             self._losses.append(f"{by}; micro-batches are halved" if for_memory else by)
-            self._kills += for_memory
+            self._ends_for_memory += for_memory
 
     async def take_losses(self) -> list[str]:
         """Returns the losses since the last call."""
@@ -184,7 +184,7 @@ class Mailbox:
         Args:
             own: Number of halvings in the state that they begin with.
         """
-        self._halvings, self._kills = max(self._halvings, own) + self._kills, 0
+        self._halvings, self._ends_for_memory = max(self._halvings, own) + self._ends_for_memory, 0
         return self._halvings
 
     async def stop(self, failure: RunFailed | None = None) -> None:

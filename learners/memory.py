@@ -1,4 +1,4 @@
-"""Handles workers that run out of memory: if one worker does, all workers begin the work again together."""
+"""Handles workers that run out of memory."""
 
 import gc
 from collections.abc import Callable, Sequence
@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import torch
 
-from learners.parallel import CollectiveLog, WorkerGroup
-from sparring.core.errors import OutOfMemory
+from learners.parallel import WorkerGroup
+from sparring.core.errors import OutOfMemory, WorkerOutOfMemory
 
 Result = TypeVar("Result")
 
@@ -15,33 +15,27 @@ Result = TypeVar("Result")
 class DeviceMemory:
     """Runs work within the memory of one worker's device. All workers must call its methods in the same order."""
 
-    def __init__(
-        self, passes: CollectiveLog, world: WorkerGroup, device: torch.device, *, sharded: bool
-    ) -> None:
+    def __init__(self, world: WorkerGroup, device: torch.device, *, sharded: bool) -> None:
         """Creates the guard.
 
         Args:
-            passes: Counts the messages that the work sends to other workers, if they share a model.
-            sharded: Whether they share a model.
+            sharded: Whether the workers share a model. Then the others wait, within their work, for what a worker that
+                ran out of memory has not sent, so all of them must begin anew.
         """
-        self._passes, self._world, self._device, self._sharded = passes, world, device, sharded
-        self.aside = False
-        """Whether the work uses as little data as possible, because only the other workers still need its messages."""
+        self._world, self._device, self._sharded = world, device, sharded
 
     def tried(self, work: Callable[[], Result]) -> tuple[Result | None, list[str]]:
         """Returns work()'s result (None if this worker ran out of memory) and the error messages of all workers that
-        ran out of memory. Raises OutOfMemory."""
+        ran out of memory. Raises WorkerOutOfMemory if this worker did and shares its model with others."""
         result, reason = None, ""
-        self._passes.begin()
         try:
             result = work()
         except (RuntimeError, MemoryError) as error:
             reason = _out_of_memory(error)
         if reason:
-            sent = self._passes.broke_off()
             self._empty_cache()
             if self._sharded:
-                self._go_through(work, sent, reason)
+                raise WorkerOutOfMemory(reason)
         return result, [r for r in self._world.gather(reason) if r]
 
     def together(self, work: Callable[[], Result], what: str) -> Result:
@@ -52,6 +46,7 @@ class DeviceMemory:
 
         Raises:
             OutOfMemory: Memory ran out in both tries. All workers raise it.
+            WorkerOutOfMemory: See `tried`.
         """
         reasons = [""]
         for _ in range(2):
@@ -99,22 +94,6 @@ class DeviceMemory:
                 del optimizer.state[parameter]  # its moments are incomplete
             self._empty_cache()
         return reason
-
-    def _go_through(self, work: Callable[[], object], sent: int, reason: str) -> None:
-        """Repeats the work with next to no data. The other workers wait, within their work, for the messages that this
-        worker has not sent yet."""
-        self._passes.begin(left_out=sent)
-        self.aside = True
-        try:
-            work()
-        except (RuntimeError, MemoryError) as error:
-            _out_of_memory(error)
-            raise OutOfMemory(
-                f"out of memory, and once more with next to no data ({reason}): take more workers, or a smaller model"
-            ) from error
-        finally:
-            self.aside = False
-        self._empty_cache()
 
     def _empty_cache(self) -> None:
         gc.collect()  # frees what the error's frames hold

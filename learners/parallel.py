@@ -3,13 +3,12 @@
 Gradients are summed, not averaged: each worker's loss is its part of the minibatch's loss.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import distributed, nn
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 Value = TypeVar("Value")
@@ -82,80 +81,6 @@ def shard(module: nn.Module, layers: Sequence[nn.Module], *, half: bool = False)
     for layer in layers:
         fully_shard(layer, mp_policy=MixedPrecisionPolicy(**dtypes, cast_forward_inputs=False))
     fully_shard(module, reshard_after_forward=True)  # else a pass without gradients leaves it gathered
-
-
-class CollectiveLog:
-    """Counts FSDP's messages while the workers compute something together.
-
-    If a worker runs out of memory, the others wait for the messages that it has not sent yet. Therefore it repeats the
-    same work on little data, leaves out the messages that it has sent already, and sends the rest. The results are
-    wrong on all workers, but all workers reach the end and can agree on what to do.
-    """
-
-    def __init__(self) -> None:
-        self._roots: list[Any] = []
-        self._sent = self._left_out = 0
-
-    def watch(self, root: nn.Module) -> None:
-        """Counts the messages of a root module that `shard` has sharded."""
-        counted: Any = _Counted(self, root)
-        for module in root.modules():
-            if isinstance(module, FSDPModule):
-                module.set_custom_all_gather(counted)
-                module.set_custom_reduce_scatter(counted)
-
-    def begin(self, left_out: int = 0) -> None:
-        self._sent, self._left_out = 0, left_out
-
-    def broke_off(self) -> int:
-        """Resets FSDP after an error, so that it can begin anew. Returns the number of messages that were sent."""
-        for root in self._roots:
-            root.reset_iter_state()
-        return self._sent
-
-    def at_work(self, root: nn.Module) -> None:
-        """Records that a root module has run. Modules that never ran have no FSDP state to reset."""
-        if root not in self._roots:
-            self._roots.append(root)
-
-    def send(self, message: Callable[[], Value]) -> Value | None:
-        sent = None if self._sent < self._left_out else message()
-        self._sent += 1
-        return sent
-
-    def whole(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns a sharded tensor as a whole. All ranks must call it."""
-        if not isinstance(tensor, DTensor):
-            return tensor
-        found = self.send(tensor.full_tensor)
-        return tensor.to_local().new_zeros(()).expand(tensor.shape) if found is None else found
-
-
-class _Counted:
-    """FSDP's own all-gather and reduce-scatter, counted by CollectiveLog."""
-
-    def __init__(self, passes: CollectiveLog, root: nn.Module) -> None:
-        self._passes, self._root = passes, root
-
-    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        self._passes.at_work(self._root)
-        return torch.empty(*size, dtype=dtype, device=device)
-
-    def __call__(
-        self,
-        output_tensor: torch.Tensor,
-        input_tensor: torch.Tensor,
-        group: Any,
-        op: Any = None,
-        async_op: bool = False,
-    ) -> Any:
-        """Sends one message: a reduce-scatter with operation `op`, or an all-gather if `op` is None."""
-        options: dict[str, Any] = {"group": group, "async_op": async_op}
-        if op is None:
-            message = partial(distributed.all_gather_single, output_tensor, input_tensor, **options)
-        else:
-            message = partial(distributed.reduce_scatter_single, output_tensor, input_tensor, op, **options)
-        return self._passes.send(message)
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:

@@ -40,7 +40,7 @@ from learners.train_spec import LearnerSpec, build_learners
 from sparring.core.arrays import opened
 from sparring.core.batch import BatchSpec, Transcript
 from sparring.core.endings import causes, in_words, killed_for_memory
-from sparring.core.errors import OutOfMemory, RunFailed, SparringError
+from sparring.core.errors import OutOfMemory, RunFailed, SparringError, WorkerOutOfMemory
 from sparring.core.weights import Weights
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class _TellOfLosses(ControllerCallback):
             for cause in causes(error):
                 if _would_repeat(cause):
                     raise cause  # Ray Train does not restart the workers after an error of a callback
-            self._mailbox.lost.remote(in_words(error), for_memory=killed_for_memory(error))
+            self._mailbox.lost.remote(in_words(error), for_memory=_lacked_memory(error))
 
 
 def _train_loop(config: dict[str, Any]) -> None:
@@ -221,10 +221,15 @@ def _would_repeat(cause: BaseException) -> bool:
     return isinstance(cause, SparringError) or os.strerror(errno.ENOSPC) in str(cause)
 
 
+def _lacked_memory(error: BaseException) -> bool:
+    """Returns whether new workers that use less memory may succeed."""
+    return killed_for_memory(error) or any(isinstance(cause, WorkerOutOfMemory) for cause in causes(error))
+
+
 def _failure(name: str, error: BaseException) -> RunFailed:
     """Returns the error that is shown to the user when a learner has ended."""
     said = f"learner {name}: {in_words(error)}"
-    if killed_for_memory(error):
+    if _lacked_memory(error):
         return OutOfMemory(
             f"{said}; lower learner.microbatch_tokens, take learner.gradient_checkpointing, learner.lora or a smaller model, or, "
             "if an engine has most, lower engine.kv_cache_mb or engine.max_num_seqs"

@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +26,7 @@ from learners.models import (
     score_tokens,
 )
 from learners.packing import PackedRow
-from learners.parallel import CollectiveLog, WorkerGroup, shard, whole
+from learners.parallel import WorkerGroup, shard, whole
 from learners.settings import LearnerSettings, LoraSettings
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -60,7 +60,6 @@ class Tuning(ABC):
     """The weights of one policy."""
 
     model: PreTrainedModel
-    passes: CollectiveLog
     scorer: Scorer
 
     def activate(self) -> None:  # noqa: B027 - alone, there is nothing to do
@@ -97,26 +96,25 @@ class Tuning(ABC):
         """Yields the policy as a plain model: (Hugging Face name, tensor), tied tensors once. All ranks must iterate."""
 
 
-def prepare(scorer: Scorer, settings: LearnerSettings, passes: CollectiveLog) -> None:
+def prepare(scorer: Scorer, settings: LearnerSettings) -> None:
     """Prepares a model for training. Parameters that are to be frozen must be frozen before. Raises ValueError if
     sequences cannot be packed for this model."""
     model = scorer.model
     model.set_attn_implementation(PACKED)
     limit_logits(model, settings.logits_mb)
     model.train()  # there is no dropout; gradient checkpointing needs train mode, as does bitsandbytes on CPU
-    spread(scorer, settings, passes)
+    spread(scorer, settings)
     scorer.check(half=settings.sharding == "fsdp" and settings.precision == "bf16")
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable()
 
 
-def spread(scorer: Scorer, settings: LearnerSettings, passes: CollectiveLog) -> None:
+def spread(scorer: Scorer, settings: LearnerSettings) -> None:
     """Shards the model over the workers if settings.sharding says so, and then reads its weights (files.open_empty)."""
     if settings.sharding == "none":
         return
     shard(scorer, list(decoder_layers(scorer.model)), half=settings.precision == "bf16")
     register_fsdp_forward_method(scorer, "check")
-    passes.watch(scorer)
     fill(scorer, scorer.model, WorkerGroup())
 
 
@@ -142,12 +140,12 @@ class FullTuning(Tuning):
         self.model = model
         if settings.trainable_layers is not None:
             freeze_all_but_last(model, settings.trainable_layers)
-        self.reference, self.scorer, self.passes = reference, Scorer(model), CollectiveLog()
-        prepare(self.scorer, settings, self.passes)
+        self.reference, self.scorer = reference, Scorer(model)
+        prepare(self.scorer, settings)
         if reference is not None:
             limit_logits(reference, settings.logits_mb)
             self._reference_scorer = Scorer(reference.eval().requires_grad_(False))
-            spread(self._reference_scorer, settings, self.passes)
+            spread(self._reference_scorer, settings)
 
     @torch.no_grad()
     def score_reference(self, row: PackedRow, pick_N: torch.Tensor, temperature: float) -> TokenScores:
@@ -165,7 +163,7 @@ class FullTuning(Tuning):
 
     def merged(self) -> Iterator[tuple[str, torch.Tensor]]:
         for name, parameter in self.model.named_parameters():
-            yield name, self.passes.whole(parameter.detach())
+            yield name, whole(parameter.detach())
         yield from buffers_of(self.model).items()
 
 
@@ -201,8 +199,8 @@ class Backbone:
         else:
             self.model = load_model(path, device, **options)
         self.model.requires_grad_(False)  # before any pass: bitsandbytes adds to biases in place
-        self.scorer, self.passes = Scorer(self.model), CollectiveLog()
-        prepare(self.scorer, settings, self.passes)
+        self.scorer = Scorer(self.model)
+        prepare(self.scorer, settings)
         if settings.gradient_checkpointing:
             self.model.enable_input_require_grads()
 
@@ -302,7 +300,7 @@ class LoraTuning(Tuning):
     def __init__(self, settings: LearnerSettings, backbone: Backbone, name: str, seed: int) -> None:
         assert settings.lora is not None
         self.model, self.name = backbone.model, name
-        self.lora, self.base, self.passes = settings.lora, backbone.path, backbone.passes
+        self.lora, self.base = settings.lora, backbone.path
         self._backbone, self.scorer = backbone, backbone.scorer
         backbone.add(name, settings.lora, seed)
         self.activate()
@@ -326,12 +324,10 @@ class LoraTuning(Tuning):
         return [self.model]
 
     def merged(self) -> Iterator[tuple[str, torch.Tensor]]:
-        return merged(self.model, self.name, self.passes.whole)
+        return merged(self.model, self.name)
 
 
-def merged(
-    model: nn.Module, adapter: str, whole: Callable[[torch.Tensor], torch.Tensor] = whole
-) -> Iterator[tuple[str, torch.Tensor]]:
+def merged(model: nn.Module, adapter: str) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields a model with PEFT's adapters as a plain model into which one adapter is merged, in fp32: (Hugging Face
     name, tensor)."""
     from peft.tuners.lora import LoraLayer
@@ -348,8 +344,9 @@ def merged(
             yield f"{owner}.{leaf}" if owner else name, tensor
             continue
         layer = adapted[owner]
-        sharded = isinstance(parameter, DTensor)
-        base = whole(parameter.detach()).float() if sharded else dense(layer.base_layer)
+        base = (
+            whole(parameter.detach()).float() if isinstance(parameter, DTensor) else dense(layer.base_layer)
+        )
         own = adapter in layer.lora_A  # policies on one backbone may adapt different layers
         yield f"{owner}.weight", base + layer.get_delta_weight(adapter).detach() if own else base
     for name, buffer in buffers_of(model).items():

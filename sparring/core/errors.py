@@ -17,6 +17,10 @@ class OutOfMemory(RunFailed):
     will fail again."""
 
 
+class WorkerOutOfMemory(Exception):
+    """One of several workers that share a model ran out of memory. Workers that replace them take smaller micro-batches."""
+
+
 def exit_with(error: Exception) -> NoReturn:
     """Prints the error and its notes in one line and ends the command with exit status 2."""
     said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error

@@ -22,7 +22,7 @@ import torch
 from ray.exceptions import RayError
 from safetensors.torch import load_file
 
-from learners import checkpoints
+from learners import checkpoints, train_loop
 from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoint
 from learners.files import save_tensors
 from learners.mailbox import LearnerFailed
@@ -369,6 +369,53 @@ def test_two_workers_train_two_adapters_on_one_backbone_and_survive_a_kill(
         step("discriminator", 2)
         step("generator", 3)
         assert worker_of(run.learners["generator"], but=first) != first
+
+
+def no_room_for_more_than(sequences: int) -> Any:
+    """Returns the workers' loop, in which the second worker has no room for micro-batches of more sequences."""
+
+    def loop(config: dict[str, Any]) -> None:
+        import torch
+        from torch import distributed
+
+        from learners import train_loop
+        from learners.objective import Objective
+
+        whole = Objective.part
+
+        def part(objective: Any, micro: Any, **options: Any) -> Any:
+            if distributed.get_rank() == 1 and len(micro.indices) > sequences:
+                raise torch.OutOfMemoryError("scripted")
+            return whole(objective, micro, **options)
+
+        Objective.part = part
+        train_loop._train_loop(config)
+
+    return loop
+
+
+@pytest.mark.slow
+def test_if_one_of_two_workers_that_share_a_model_runs_out_of_memory_both_begin_anew(
+    cluster: None,
+    spec: LearnerSpec,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    changes = {"workers": 2, "sharding": "fsdp", "microbatch_tokens": 64}
+    settings = spec.settings.model_copy(update=changes)
+    monkeypatch.setattr(train_loop, "_train_loop", no_room_for_more_than(2))
+    with one_torch_thread():
+        alone = spec.build()
+        for step in (1, 2):
+            alone.step(batch(step))
+    with learning(replace(spec, settings=settings), tmp_path) as learner:
+        for step in (1, 2):
+            _, weights = within(PATIENCE_S, lambda: learner.begin(sent(batch(step)))())  # noqa: B023
+    expected, found = alone.export().tensors, arrived(weights).tensors
+    assert all(abs(found[name] - tensor).max() < 1e-3 for name, tensor in expected.items())
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "learners.train_loop"]
+    assert "WorkerOutOfMemory: scripted" in told and "micro-batches are halved" in told
 
 
 @pytest.mark.slow  # nodes that come and go are for clusters

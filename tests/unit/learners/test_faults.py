@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -12,11 +13,11 @@ from learners.checkpoints import CheckpointError, CheckpointStore
 from learners.files import WEIGHTS_FILE
 from learners.health import MAX_RELOADS, Health
 from learners.learner import NotFinite
-from learners.memory import OutOfMemory
+from learners.memory import DeviceMemory
 from learners.objective import Objective
 from learners.recovery import go_back, learn
 from learners.state import load_learner, save_learner
-from sparring.core.errors import RunFailed
+from sparring.core.errors import OutOfMemory, RunFailed, WorkerOutOfMemory
 from tests.learning import Tokenizer, batch, largest_difference, weights
 
 
@@ -60,8 +61,16 @@ def test_a_good_update_ends_the_row_and_uses_the_halved_rate(make_learner, sampl
         learner.step(batch(bad, step=step))
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("scripted"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        MemoryError(),
+    ],
+)
 def test_where_memory_runs_out_micro_batches_are_halved_and_the_update_is_the_same(
-    make_learner, random_batch, monkeypatch
+    make_learner, random_batch, monkeypatch, error
 ):
     roomy, tight = make_learner(), make_learner(microbatch_tokens=256)
     whole = Objective.part
@@ -70,7 +79,7 @@ def test_where_memory_runs_out_micro_batches_are_halved_and_the_update_is_the_sa
     def limited(objective, micro, **options):
         rows.append(len(micro.indices))
         if len(micro.indices) > 3:
-            raise torch.OutOfMemoryError("scripted")
+            raise error
         return whole(objective, micro, **options)
 
     each = random_batch(roomy)
@@ -96,6 +105,20 @@ def test_memory_that_cannot_do_for_one_sample_is_an_error(make_learner, sample_o
     with pytest.raises(OutOfMemory, match=r"one sequence at a time \(scripted\): take shorter"):
         learner.step(batch(sample))
     assert len(tried) == 2, "with 64 tokens and with 32, which is one sequence"
+
+
+def test_workers_that_share_a_model_begin_anew_if_smaller_micro_batches_can_help(
+    make_learner, sample_of, monkeypatch
+):
+    learner = make_learner(microbatch_tokens=64)
+    learner.memory = DeviceMemory(learner.world, learner.device, sharded=True)
+    sample = sample_of(learner, [3] * 20, [4] * 20)
+    monkeypatch.setattr(Objective, "part", mock.Mock(side_effect=torch.OutOfMemoryError("scripted")))
+    with pytest.raises(WorkerOutOfMemory, match="scripted"):
+        learner.step(batch(sample))
+    learner.health.halvings = 1
+    with pytest.raises(OutOfMemory, match=r"one sequence at a time \(scripted\): take shorter"):
+        learner.step(batch(sample))
 
 
 def test_grpo_needs_advantages(make_learner, sample_of):

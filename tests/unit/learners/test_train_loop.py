@@ -14,7 +14,7 @@ from learners.checkpoints import CheckpointError
 from learners.learner import NotFinite
 from learners.mailbox import LearnerFailed
 from learners.train_loop import _failure, _TellOfLosses
-from sparring.core.errors import OutOfMemory
+from sparring.core.errors import OutOfMemory, WorkerOutOfMemory
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "model.safetensors")
 
@@ -25,10 +25,11 @@ def ended(*errors: Exception) -> WorkerGroupError:
     return WorkerGroupError("…", dict(enumerate(raised)))
 
 
-def restarted(error: WorkerGroupError) -> list[str]:
-    """Returns the losses that the mailbox is told of when Ray Train is about to replace the workers."""
-    losses: list[str] = []
-    lost = SimpleNamespace(remote=lambda words, for_memory: losses.append(words))
+def restarted(error: WorkerGroupError) -> list[tuple[str, bool]]:
+    """Returns the losses, and whether they were for memory, that the mailbox is told of when Ray Train is about to replace the
+    workers."""
+    losses: list[tuple[str, bool]] = []
+    lost = SimpleNamespace(remote=lambda words, for_memory: losses.append((words, for_memory)))
     tell = _TellOfLosses(SimpleNamespace(lost=lost))
     tell.after_controller_state_update(RunningState(), RestartingState(training_failed_error=error))
     return losses
@@ -49,14 +50,17 @@ def test_an_error_that_would_repeat_ends_the_run(error: Exception) -> None:
 
 
 def test_workers_that_are_lost_are_replaced() -> None:
-    (told,) = restarted(WorkerGroupError("…", {0: ActorDiedError()}))
-    assert "ActorDiedError" in told
-    (told,) = restarted(ended(RuntimeError("Connection closed by peer")))
-    assert "Connection closed by peer" in told
+    for error, expected in (
+        (WorkerGroupError("…", {0: ActorDiedError()}), ("ActorDiedError", False)),
+        (ended(RuntimeError("Connection closed by peer")), ("Connection closed by peer", False)),
+        (ended(RuntimeError("closed"), WorkerOutOfMemory("2 GiB")), ("WorkerOutOfMemory: 2 GiB", True)),
+    ):
+        ((told, for_memory),) = restarted(error)
+        assert expected[0] in told and for_memory == expected[1]
 
 
 def test_a_learner_that_ran_out_of_memory_is_told_apart() -> None:
     short = OutOfMemory("out of memory, twice")
-    for error in (ended(short), ControllerError(short)):
+    for error in (ended(short), ControllerError(short), ended(WorkerOutOfMemory("2 GiB"))):
         assert type(_failure("generator", error)) is OutOfMemory
     assert type(_failure("generator", ended(NotFinite("the loss is nan")))) is LearnerFailed
