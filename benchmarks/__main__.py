@@ -48,6 +48,11 @@ def main() -> None:
             else options.quick or not found.hours
         )
     ]
+    if not options.quick:
+        for name in [name for name in names if BENCHMARKS[name].needs]:
+            found = BENCHMARKS[name]
+            print(f"{name} is left out: python -m benchmarks.{found.module} {found.needs} …")
+            names.remove(name)
     failed = []
     for number, name in enumerate(names, start=1):
         print(f"\n== {name} ({number} of {len(names)})", flush=True)

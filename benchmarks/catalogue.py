@@ -15,6 +15,8 @@ class Benchmark:
     hours: bool = False
     """Whether the benchmark takes hours. Then a run of all benchmarks leaves it out: it is run by name, or by hand if
     it needs finished runs."""
+    needs: str = ""
+    """The option without which it does not run; a run of several leaves it out. A quick run needs none."""
 
 
 RUNS = (
@@ -65,6 +67,7 @@ BENCHMARKS = {
         module="solve",
         speaks_of=("sparring/cli/solve.py", "sparring/cli/evaluate.py", "sparring/evaluation", "actors"),
         hours=True,
+        needs="--problems-file",
     ),
     "adapters": Benchmark(
         module="adapters", speaks_of=("actors", "learners/tuning.py", "learners/weights.py")
@@ -126,6 +129,7 @@ BENCHMARKS = {
             "sparring/tracking/kills.py",
         ),
         hours=True,
+        needs="--run",
     ),
     "static_tests": Benchmark(module="experiments.static_tests", speaks_of=("lab",)),
     "phase_diagram": Benchmark(module="experiments.phase_diagram", speaks_of=("lab",)),
@@ -150,7 +154,7 @@ BENCHMARKS = {
     "bug_finding": Benchmark(module="experiments.bug_finding", speaks_of=RUNS, hours=True),
     "best_of": Benchmark(module="experiments.best_of", speaks_of=RUNS, hours=True),
     "sparring": Benchmark(module="experiments.sparring", speaks_of=RUNS, hours=True),
-    "real": Benchmark(module="experiments.real", speaks_of=(*RUNS, "actors"), hours=True),
+    "real": Benchmark(module="experiments.real", speaks_of=(*RUNS, "actors"), hours=True, needs="--dataset"),
     "particular": Benchmark(module="experiments.particular", speaks_of=(*RUNS, "lab"), hours=True),
     "white_box": Benchmark(module="experiments.white_box", speaks_of=(*RUNS, "lab"), hours=True),
     "forgetting": Benchmark(module="experiments.forgetting", speaks_of=(*RUNS, "lab"), hours=True),

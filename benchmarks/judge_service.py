@@ -113,7 +113,7 @@ class Answers:
         for what in [*self.lost, *self.wrong][:5]:
             print(f"{name}: {what}", file=sys.stderr)
         return {
-            f"{name}_per_s": sum(self.statuses.values()) / self.wall_s,
+            f"{name}_per_s": (sum(self.statuses.values()) - self.statuses[503]) / self.wall_s,
             f"{name}_p50_ms": 1000 * percentile(self.seconds, 50),
             f"{name}_p99_ms": 1000 * percentile(self.seconds, 99),
             f"{name}_not_judged": self.statuses[503],

@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.experiments.runs import SHORT, finished_run, held_out
 from benchmarks.report import arguments, write
 from sparring.core.tracing import Span, seconds_of
-from sparring.evaluation.intervals import interval, print_table
+from sparring.evaluation.intervals import intervals, print_table
 
 LAGS = (0, 1, 2)
 SCORES = ("generator_pass_rate", "test_validity", "kill_rate")
@@ -79,11 +79,16 @@ def learning(
     for lag in lags:
         row: list[object] = [lag]
         for name in SCORES:
-            by_seed = [scores[lag, seed][name] for seed in seeds]
-            differences = [scores[lag, seed][name] - scores[0, seed][name] for seed in seeds]
-            figures[f"lag {lag}, {name}"] = interval(by_seed).plain()
-            figures[f"lag {lag}, {name} less that of lag 0"] = interval(differences).plain()
-            row += [interval(by_seed), interval(differences)]
+            differences = {"of": f"lag {lag}, {name}", "less": f"lag {lag}, {name} less that of lag 0"}
+            pairs = [(scores[lag, seed].get(name), scores[0, seed].get(name)) for seed in seeds]
+            found = intervals(
+                [
+                    {"of": own, "less": None if own is None or first is None else own - first}
+                    for own, first in pairs
+                ]
+            )
+            figures |= {differences[key]: of.plain() for key, of in found.items()}
+            row += [found.get(key, "-") for key in differences]
         rows.append(row)
     header = ["lag", *(word for name in SCORES for word in (name, "less lag 0's"))]
     print_table(f"after the last step, mean and 95% interval of {len(seeds)} seeds", header, rows)

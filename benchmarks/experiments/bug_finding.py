@@ -122,7 +122,7 @@ def drawn_suites(
 
 async def measure(
     targets: Sequence[Target], suites: Sequence[Sequence[str]], sandbox: Sandbox, rules: MultistageRules
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     """Returns the figures of all suites of one checkpoint or seed. validity: share of the written tests that are valid
     and no repetition; tests: number of tests in a suite."""
     game = MultistageGame(rules)
@@ -144,7 +144,7 @@ async def measure(
         for bug, of_bug in zip(target.bugs, outcomes, strict=False):  # empty if no suite could be judged
             if None not in of_bug:
                 found.setdefault(bug.operator, []).append(any(of_bug))
-    figures = {
+    return {
         "kill_at_1": mean_kill_at_k(judged, 1),
         "kill_at_5": mean_kill_at_k(judged, SUITES),
         "validity": scores.distinct,
@@ -152,7 +152,6 @@ async def measure(
         "tests": fmean(emitted) if emitted else None,
         **{f"found, {operator}": fmean(of_bugs) for operator, of_bugs in sorted(found.items())},
     }
-    return {name: float("nan") if value is None else value for name, value in figures.items()}
 
 
 async def compare(options: argparse.Namespace, config: Config, untrained: Path) -> dict[str, Any]:
@@ -161,7 +160,7 @@ async def compare(options: argparse.Namespace, config: Config, untrained: Path) 
     with LocalSandbox(options.sandbox, limits=rules.sandbox_limits) as sandbox:
         print(sandbox.description)
         targets = await make_targets(options, sandbox, config)
-        by_arm: dict[str, list[dict[str, float]]] = {}
+        by_arm: dict[str, list[dict[str, float | None]]] = {}
         models = {"trained": options.checkpoint, "untrained": [untrained] * len(seeds)}
         for arm, directories in models.items():
             for number, directory in enumerate(directories, start=1):
@@ -176,11 +175,10 @@ async def compare(options: argparse.Namespace, config: Config, untrained: Path) 
     kinds = Counter(bug.operator for target in targets for bug in target.bugs)
     figures: dict[str, Any] = {"problems": len(targets), "bugs": kinds.total(), "bugs by kind": kinds}
     rows: list[list[object]] = []
-    columns: list[str] = []
+    columns = list(dict.fromkeys(name for measures in by_arm.values() for of in measures for name in of))
     for arm, measures in by_arm.items():
         results = intervals(measures)
-        rows.append([arm, len(measures), *results.values()])
-        columns = list(results)
+        rows.append([arm, len(measures), *(results.get(name, "-") for name in columns)])
         figures |= {f"{arm}, {of}": result.plain() for of, result in results.items()}
     print_table(
         f"{figures['bugs']} bugs in {len(targets)} held-out problems, {SUITES} suites for each problem",
@@ -219,8 +217,10 @@ def main() -> None:
     figures = asyncio.run(compare(options, config, untrained))
     seconds = time.perf_counter() - start
     print(f"\n95% intervals, {seconds:.0f} s")
-    trained, before = (figures[f"{arm}, kill_at_5"]["mean"] for arm in ("trained", "untrained"))
-    ratios = {"kill_at_5_vs_untrained": trained / before if before else float("inf")}
+    trained, before = (figures.get(f"{arm}, kill_at_5") for arm in ("trained", "untrained"))
+    ratios = {}
+    if trained and before and before["mean"]:
+        ratios["kill_at_5_vs_untrained"] = trained["mean"] / before["mean"]
     write(options.json, {**figures, "seconds": seconds}, ratios)
 
 

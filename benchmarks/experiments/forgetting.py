@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.report import arguments, write
 from lab.grid_tasks import grid_problems, named, random_task
+from sparring.core.evaluation import mean
 from sparring.core.problem import Problem
 from sparring.evaluation.intervals import interval, print_table
 from sparring.problems.grids import compact_description, to_problem
@@ -75,15 +76,17 @@ def compare(options: argparse.Namespace, tasks: int, more: Sequence[str]) -> dic
         found = [dict(held_out(run)) for run in runs]
         solved = [solved_tasks(run) for run in runs]
         first, *_, last = steps = list(solved[0])
-        rates = {step: interval([len(of_seed[step]) / tasks for of_seed in solved]) for step in steps}
+        rates = {step: interval([fmean(of_seed[step].values()) for of_seed in solved]) for step in steps}
+        gains = [changed(of_seed[first], of_seed[last]) for of_seed in solved]
         figures[arm] = {
             "solved": {step: rate.plain() for step, rate in rates.items()},
-            "bytes": {step: fmean(of_seed[step]["bytes"] for of_seed in found) for step in steps},
-            "no longer solved": fmean(len(of_seed[first] - of_seed[last]) for of_seed in solved),
-            "newly solved": fmean(len(of_seed[last] - of_seed[first]) for of_seed in solved),
+            "bytes": {step: mean(of_seed[step].get("bytes") for of_seed in found) for step in steps},
+            "no longer solved": fmean(gained.count(False) for gained in gains),
+            "newly solved": fmean(gained.count(True) for gained in gains),
         }
         counts = [f"{figures[arm][key]:.1f}" for key in ("no longer solved", "newly solved")]
-        rows.append([arm, *rates.values(), f"{figures[arm]['bytes'][last]:.0f}", *counts])
+        size = figures[arm]["bytes"][last]
+        rows.append([arm, *rates.values(), "-" if size is None else f"{size:.0f}", *counts])
         print_table(f"solved of {tasks}", ["", *map(str, steps), "bytes", "no longer", "newly"], rows)
     return figures
 
@@ -97,10 +100,15 @@ def fresh_tasks(count: int) -> list[Problem]:
     return problems
 
 
-def solved_tasks(run: Path) -> Mapping[int, frozenset[str]]:
-    """Returns the solved tasks by step of the evaluation."""
+def changed(before: Mapping[str, bool], after: Mapping[str, bool]) -> list[bool]:
+    """Returns, for each task that was judged both times and with another result, whether it is solved now."""
+    return [after[task] for task, was in before.items() if task in after and after[task] != was]
+
+
+def solved_tasks(run: Path) -> Mapping[int, Mapping[str, bool]]:
+    """Returns whether each task that was judged is solved, by step of the evaluation."""
     return {
-        row["step"]: frozenset(task for task, passed in row["tasks"].items() if passed == 1.0)
+        row["step"]: {task: passed == 1.0 for task, passed in row["tasks"].items()}
         for row in read_rows(run / "task_history.jsonl")
     }
 

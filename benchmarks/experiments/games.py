@@ -38,32 +38,28 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options = parser.parse_args()
     if not options.quick:
-        write(options.json, *compare(options.games, options.seeds, options.output))
+        write(options.json, compare(options.games, options.seeds, options.output), {})
         return
     with tempfile.TemporaryDirectory() as directory:
-        write(options.json, *compare(["spiral_kuhn"], [1], Path(directory), SHORT))
+        write(options.json, compare(["spiral_kuhn"], [1], Path(directory), SHORT), {})
 
 
 def compare(
     games: Sequence[str], seeds: Sequence[int], output: Path, more: Sequence[str] = ()
-) -> tuple[dict[str, object], dict[str, float]]:
-    """Returns (figures, ratios). Prints the tables. more: arguments of every run."""
+) -> dict[str, object]:
+    """Returns the figures. Prints the tables. more: arguments of every run."""
     figures: dict[str, object] = {}
-    ratios: dict[str, float] = {}
     for game in games:
         curves = [curve(game, seed, output, more) for seed in seeds]
         steps = list(curves[0])
         rows: list[list[object]] = []
         for name in SCORES[game]:
-            by_step = [[of_seed[step][name] for of_seed in curves] for step in steps]
-            spreads = [spread(values) for values in by_step]
-            rows.append([name, *(f"{of['mean']:.3f} ±{of['std']:.3f}" for of in spreads)])
+            by_step = [[of_seed[step].get(name) for of_seed in curves] for step in steps]
+            spreads = [spread([value for value in values if value is not None]) for values in by_step]
+            rows.append([name, *(f"{of['mean']:.3f} ±{of['std']:.3f}" if of else "-" for of in spreads)])
             figures[f"{game}, {name}"] = {f"step {s}": of for s, of in zip(steps, spreads, strict=True)}
         print_table(f"{game}: mean ± std of {len(seeds)} seeds, by step", ["", *map(str, steps)], rows)
-        first = SCORES[game][0]
-        before, after = (fmean(c[step][first] for c in curves) for step in (steps[0], steps[-1]))
-        ratios[f"{game}_{first}_after_vs_before"] = after / before if before else float("inf")
-    return figures, ratios
+    return figures
 
 
 def curve(game: str, seed: int, output: Path, more: Sequence[str]) -> dict[int, dict[str, float]]:
@@ -73,6 +69,9 @@ def curve(game: str, seed: int, output: Path, more: Sequence[str]) -> dict[int, 
 
 
 def spread(by_seed: Sequence[float]) -> dict[str, Any]:
+    """Returns mean and standard deviation of the seeds that have a score; nothing if none has."""
+    if not by_seed:
+        return {}
     std = stdev(by_seed) if len(by_seed) > 1 else 0.0
     return {"mean": fmean(by_seed), "std": std, "by_seed": by_seed}
 

@@ -61,7 +61,7 @@ def main() -> None:
             options.seeds, options.arms = options.seeds[:1], ["adversarial", "random_12"]
             options.output = Path(directory)
         arms = {arm: [*ARMS[arm], *on_drawn_tests(arm, options), *models_of(arm)] for arm in options.arms}
-        write(options.json, *compare(options, arms))
+        write(options.json, compare(options, arms), {})
 
 
 def models_of(arm: str) -> list[str]:

@@ -15,13 +15,13 @@ import tempfile
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from benchmarks.experiments.runs import finished_run, held_out, in_one_process
 from benchmarks.report import arguments, write
 from lab.examples import models_as_options
-from sparring.evaluation.intervals import interval, print_table
+from sparring.core.evaluation import mean
+from sparring.evaluation.intervals import intervals, print_table
 
 TAUGHT = (600, 2400, 9600)
 """Supervised steps of 48 programs with their outputs. The first value is the recipe's."""
@@ -62,7 +62,7 @@ def compare(
         "0",
     ]
     every = ["--evaluation.every", str(max(1, played // 4))]
-    found: dict[str, list[float]] = {}
+    measured: dict[int, dict[str, float | None]] = {}
     for steps, scale, seed in product(taught, scales, seeds):
         own = [*models_as_options("prediction", discriminator_steps=steps), "--seed", str(seed)]
         own += ["--discriminator.learner.learning-rate-scale", str(scale)]
@@ -70,22 +70,28 @@ def compare(
         run = finished_run("output_prediction", f"prediction-{steps}-{scale}-seed{seed}", output, given)
         scores, in_play = dict(held_out(run)), right_in_play(run)
         few = max(1, played // 5)
-        for name, share in (
-            ("taught", scores[0]["opponent_predicts_bank"]),
-            ("played", scores[played]["opponent_predicts_bank"]),
-            ("in play at first", fmean(in_play[:few])),
-            ("in play at last", fmean(in_play[-few:])),
-        ):
-            found.setdefault(f"taught {steps}, scale {scale}: {name}", []).append(share)
-    rows = [[name, *(f"{share:.3f}" for share in shares)] for name, shares in found.items()]
-    print_table("right predictions", ["", *(f"seed {seed}" for seed in seeds)], rows)
-    return {name: interval(shares).plain() for name, shares in found.items()}
+        of_run = {
+            "taught": scores[0].get("opponent_predicts_bank"),
+            "played": scores[played].get("opponent_predicts_bank"),
+            "in play at first": mean(share for step, share in in_play if step <= few),
+            "in play at last": mean(share for step, share in in_play if step > played - few),
+        }
+        measured.setdefault(seed, {}).update(
+            {f"taught {steps}, scale {scale}: {name}": share for name, share in of_run.items()}
+        )
+    found = intervals(list(measured.values()))
+    print_table("right predictions", ["", "mean over seeds"], [[name, of] for name, of in found.items()])
+    return {name: of.plain() for name, of in found.items()}
 
 
-def right_in_play(run: Path) -> list[float]:
-    """Returns the share of right answers of each step; 0 if no program was valid, so that none was answered."""
+def right_in_play(run: Path) -> list[tuple[int, float]]:
+    """Returns (step, share of right answers) of each step in which a program was valid, so that it was answered."""
     rows = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [row["opponent_components"].get("predicted", 0.0) for row in rows if "opponent_components" in row]
+    return [
+        (row["step"], row["opponent_components"]["predicted"])
+        for row in rows
+        if "predicted" in row.get("opponent_components", ())
+    ]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ bit-identical (experiments/runs.py), and several can run in parallel; finished r
 import argparse
 import ast
 import asyncio
-import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +29,7 @@ from lab.examples import models_as_options
 from lab.problems import toy_problems, toy_specs
 from lab.sampling import run_reference
 from lab.traces import weak_input
+from sparring.core.evaluation import mean
 from sparring.evaluation.intervals import print_table
 from sparring.evaluation.writing import write_suites
 from sparring.games.multistage.game import MultistageGame
@@ -59,11 +59,11 @@ def main() -> None:
         if options.quick:
             options.seeds, options.arms, options.output = [1], ["r0"], Path(directory)
         arms = {arm: ARMS[arm] + (strict_models() if "strict" in arm else []) for arm in options.arms}
-        figures, ratios = compare(options, arms)
+        figures = compare(options, arms)
         for arm in options.arms:
             if "strict" in arm:
                 figures[arm] |= asserts_of(arm, arms[arm], options)
-    write(options.json, figures, ratios)
+    write(options.json, figures, {})
 
 
 def strict_models() -> list[str]:
@@ -71,21 +71,24 @@ def strict_models() -> list[str]:
     return models_as_options("toy", _STRICT, discriminator_steps=9600, weak_suites=0.8)
 
 
-def asserts_of(arm: str, given: Sequence[str], options: argparse.Namespace) -> dict[str, list[float]]:
+def asserts_of(arm: str, given: Sequence[str], options: argparse.Namespace) -> dict[str, list[float | None]]:
     """Returns by seed, before and after training, for asserts on weak inputs and on others: the share of all asserts
     that they make up, and the share of valid ones among them."""
     config = load_run(["--config", options.config, *given])[0].to_config()
     untrained = Path(config.policy("discriminator").model)
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[float | None]] = {}
     for seed in options.seeds:
         trained = options.output / f"{arm}-seed{seed}" / "checkpoints" / "best" / "discriminator"
         for when, directory in (("before", untrained), ("after", trained)):
             by_kind = asyncio.run(which_hold(directory, config, seed))
             tests = sum(map(len, by_kind.values()))
             for kind, those in by_kind.items():
-                found.setdefault(f"{kind}, {when}: share", []).append(len(those) / tests)
-                found.setdefault(f"{kind}, {when}: hold", []).append(statistics.fmean(those))
-    rows = [[name, *(f"{share:.3f}" for share in shares)] for name, shares in found.items()]
+                found.setdefault(f"{kind}, {when}: share", []).append(len(those) / tests if tests else None)
+                found.setdefault(f"{kind}, {when}: hold", []).append(mean(those))
+    rows = [
+        [name, *("-" if share is None else f"{share:.3f}" for share in shares)]
+        for name, shares in found.items()
+    ]
     print_table(f"asserts of {arm}", ["", *(f"seed {seed}" for seed in options.seeds)], rows)
     return found
 

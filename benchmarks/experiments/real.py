@@ -24,10 +24,11 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from benchmarks.experiments.runs import finished_run, results_of
+from benchmarks.experiments.runs import check_same, finished_run, results_of
 from benchmarks.experiments.sparring import FROZEN, STATIC
 from benchmarks.report import arguments, write
 from sandbox_workers.local import LocalSandbox
@@ -37,6 +38,8 @@ from sparring.core.verdict import Limits
 from sparring.evaluation.intervals import print_table
 from sparring.games.program_scores import judge_programs
 from sparring.problems.formats import load_dataset
+from sparring.tracking.episodes import episode_files
+from sparring.tracking.rows import read_rows
 
 ARMS: dict[str, list[str]] = {
     "sparring": [],
@@ -81,11 +84,11 @@ def main() -> None:
     if options.quick:
         with tempfile.TemporaryDirectory() as directory:
             shorten(options, Path(directory))
-            write(options.json, *compare(options))
+            write(options.json, compare(options), {})
     elif options.dataset is None:
         parser.error("--dataset: give the path of mbpp.jsonl")
     else:
-        write(options.json, *compare(options))
+        write(options.json, compare(options), {})
 
 
 def shorten(options: argparse.Namespace, output: Path) -> None:
@@ -110,8 +113,8 @@ def shorten(options: argparse.Namespace, output: Path) -> None:
     options.more += ["--generator.engine.kind", "transformers", "--discriminator.engine.kind", "transformers"]
 
 
-def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, float]]:
-    """Returns (figures by arm, ratios). Makes what is missing, seed by seed, and prints the tables after each seed."""
+def compare(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the figures by arm. Makes what is missing, seed by seed, and prints the tables after each seed."""
     options.output.mkdir(parents=True, exist_ok=True)
     base = scores_of(UNTRAINED, options.model, options, learns=True)
     figures: dict[str, Any] = {UNTRAINED: {"scores": base["figures"]}}
@@ -132,15 +135,7 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, floa
                 | ({"practised": asyncio.run(practised(run, options))} if options.learnable else {})
             )
             show(figures)
-    gains = {
-        arm: statistics.fmean(of["change"]["mbpp sampled"][0] for of in figures[arm]["by_seed"])
-        for arm in options.arms
-    }
-    sparring = gains.pop("sparring", None)
-    ratios = (
-        {} if sparring is None else {f"gain_vs_{arm}": sparring / gain for arm, gain in gains.items() if gain}
-    )
-    return figures, ratios
+    return figures
 
 
 def trained(arm: str, seed: int, options: argparse.Namespace) -> Path:
@@ -172,8 +167,7 @@ async def practised(run: Path, options: argparse.Namespace) -> list[tuple[float,
     rates = json.loads(rates_in_training(options).read_text())["pass_rates"]
     problems = {p.id: p for p in load_dataset(options.dataset, "mbpp", split="train")}
     programs: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for line in (run / "episodes.jsonl").read_text().splitlines():
-        row = json.loads(line)
+    for row in chain.from_iterable(map(read_rows, episode_files(run))):
         if row["player"] == GENERATOR:
             programs[row["step"]][row["problem"]].append(row.get("artifact", ""))
     gains: list[list[float]] = [[] for _ in range(_QUARTERS)]
@@ -221,6 +215,7 @@ def scores_of(
 
 def evaluated(words: Sequence[str], file: Path) -> dict[str, Any]:
     """Returns a report of sparring evaluate, from its file if it exists."""
+    check_same(file, words)
     if not file.is_file():
         print(f"evaluating {file.stem} ...", flush=True)
         command = [sys.executable, "-m", "sparring", "evaluate", *words, "--json", str(file)]

@@ -20,9 +20,20 @@ SHORT += ["--evaluation.problems", "8"]
 """Arguments of a run that only checks that everything works."""
 
 
+def check_same(place: Path, arguments: Sequence[str]) -> None:
+    """Ends the experiment if what is kept at a place was made with other arguments, which are kept beside it."""
+    file = place.with_name(f"{place.name}.arguments.json")
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(arguments))
+    elif json.loads(file.read_text()) != list(arguments):
+        raise SystemExit(f"{place} was made with other arguments ({file}): give another --output")
+
+
 def finished_run(recipe: str, name: str, output: Path, arguments: Sequence[str] = ()) -> Path:
     """Returns the run's directory. A missing run is made, and an interrupted one is continued."""
     run = output / name
+    check_same(run, [recipe, *arguments])
     if not (run / "training_results.json").is_file():
         print(f"running {name} ...", flush=True)
         command = [sys.executable, "driver.py", "--config", recipe, *arguments]

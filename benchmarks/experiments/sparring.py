@@ -12,7 +12,6 @@ stage and seed, always anew.
 """
 
 import argparse
-import statistics
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of
 from benchmarks.report import arguments, write
 from lab.problems import toy_problems, with_random_tests
+from sparring.core.evaluation import mean
 from sparring.core.problem import Problem
 from sparring.evaluation.intervals import print_table
 from sparring.problems.loader import write_problems
@@ -51,44 +51,42 @@ def main() -> None:
     options = parser.parse_args()
     options.config = options.config or ("debug" if options.quick else "toy")
     if not options.quick:
-        write(options.json, *compare(options, ARMS))
+        write(options.json, compare(options, ARMS), {})
         return
     options.seeds, options.arms = options.seeds[:1], ["adversarial", "blind_tests"]
     with tempfile.TemporaryDirectory() as directory:
         options.output = Path(directory)
-        write(options.json, *compare(options, ARMS))
+        write(options.json, compare(options, ARMS), {})
 
 
-def compare(
-    options: argparse.Namespace, arms: Mapping[str, Sequence[str]]
-) -> tuple[dict[str, Any], dict[str, float]]:
-    """Returns (figures by arm, ratios to the adversarial arm). Prints the table. arms: the arguments of each arm's
-    runs."""
+def compare(options: argparse.Namespace, arms: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Returns the figures by arm. Prints the table. arms: the arguments of each arm's runs."""
     figures: dict[str, Any] = {}
     rows: list[list[object]] = []
     for arm in options.arms:
         results = [run(arm, arms[arm], seed, options) for seed in options.seeds]
         rates = list(zip(*map(by_stage, results), strict=True))
         when = [result["held_out"] for result in results]
-        scores = {f"{key} {at}": [held_out[at][key] for held_out in when] for key in KEYS for at in AT}
-        gains = [held_out["after"][KEYS[0]] - held_out["before"][KEYS[0]] for held_out in when]
-        mean = [statistics.fmean(of_stage) for of_stage in rates]
-        figures[arm] = {"pass rate by stage": mean, **scores, "gain": statistics.fmean(gains)}
-        rows.append([arm, *(_row(values) for values in (mean, *scores.values()))])
+        scores = {f"{key} {at}": [held_out[at].get(key) for held_out in when] for key in KEYS for at in AT}
+        gains = [_gain(held_out) for held_out in when]
+        by_stages = [mean(of_stage) for of_stage in rates]
+        figures[arm] = {"pass rate by stage": by_stages, **scores, "gain": mean(gains)}
+        rows.append([arm, *(_row(values) for values in (by_stages, *scores.values()))])
     print_table("held out, by seed", ["", "pass rate by stage, mean", *scores], rows)
-    ratios = {}
-    for arm in set(figures) - {"adversarial"} if "adversarial" in figures else ():
-        gain = figures[arm]["gain"]
-        ratios[f"gain_vs_{arm}"] = figures["adversarial"]["gain"] / gain if gain else float("inf")
-    return figures, ratios
+    return figures
 
 
-def by_stage(result: Mapping[str, Any]) -> list[float]:
-    return [stage["held_out"]["generator_pass_rate"] for stage in result["stages"]]
+def _gain(held_out: Mapping[str, Mapping[str, float]]) -> float | None:
+    before, after = (held_out[at].get(KEYS[0]) for at in AT)
+    return None if before is None or after is None else after - before
 
 
-def _row(rates: Iterable[float]) -> str:
-    return " ".join(f"{rate:.3f}" for rate in rates)
+def by_stage(result: Mapping[str, Any]) -> list[float | None]:
+    return [stage["held_out"].get("generator_pass_rate") for stage in result["stages"]]
+
+
+def _row(rates: Iterable[float | None]) -> str:
+    return " ".join("-" if rate is None else f"{rate:.3f}" for rate in rates)
 
 
 def run(arm: str, words: Sequence[str], seed: int, options: argparse.Namespace) -> dict[str, Any]:

@@ -258,12 +258,13 @@ def compare_models(seeds: Sequence[int], shown: int, output: Path, more: Sequenc
             dict(held_out(finished_run(RECIPE, f"{name}-seed{n}", output, ["--seed", str(n), *given])))
             for n in seeds
         ]
-        found = {step: intervals([{k: run[step][k] for k in SCORES} for run in runs]) for step in runs[0]}
+        found = {step: intervals([{k: run[step].get(k) for k in SCORES} for run in runs]) for step in runs[0]}
         figures[f"shown {batches} batches"] = {
             step: {k: v.plain() for k, v in of.items()} for step, of in found.items()
         }
         rows += [
-            [f"{batches:,}" if batches else "at random", step, *of.values()] for step, of in found.items()
+            [f"{batches:,}" if batches else "at random", step, *(of.get(name, "-") for name in SCORES)]
+            for step, of in found.items()
         ]
     print_table("the recipe's model", ["batches of matches shown", "steps of play", *SCORES], rows)
     return figures

@@ -34,11 +34,12 @@ from lab.problems import toy_problems, toy_specs
 from lab.sampling import bland_input, edge_input
 from lab.traces import flawed_trace
 from sandbox_workers.local import LocalSandbox
+from sparring.core.evaluation import mean
 from sparring.core.interfaces import Sandbox
 from sparring.core.play import DISCRIMINATOR
 from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
-from sparring.evaluation.intervals import interval, print_table
+from sparring.evaluation.intervals import intervals, print_table
 from sparring.evaluation.mutants import Mutant, non_equivalent, seeded_bugs
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
@@ -113,15 +114,18 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
         results = [results_of(run) for run in of_arm]
         after = [result["held_out"]["after"] for result in results]
         stages = [
-            [stage["held_out"]["generator_pass_rate"] for stage in result["stages"]] for result in results
+            [stage["held_out"].get("generator_pass_rate") for stage in result["stages"]] for result in results
+        ]
+        of_seeds = [
+            {"pass rate": scores.get("generator_pass_rate"), "validity": scores.get("test_validity")}
+            for scores in after
         ]
         figures[arm] = {"before": results[0]["held_out"]["before"], "after": after} | {
-            "by stage": [fmean(of_stage) for of_stage in zip(*stages, strict=True)],
-            "pass rate": interval([scores["generator_pass_rate"] for scores in after]).plain(),
-            "validity": interval([scores["test_validity"] for scores in after]).plain(),
+            "by stage": [mean(of_stage) for of_stage in zip(*stages, strict=True)],
+            **{name: found.plain() for name, found in intervals(of_seeds).items()},
         }
     header = ["suites against", *(str(seed) for seed in options.seeds)]
-    rows = [[a, *(f"{scores['generator_pass_rate']:.3f}" for scores in figures[a]["after"])] for a in runs]
+    rows = [[a, *(scores.get("generator_pass_rate", "-") for scores in figures[a]["after"])] for a in runs]
     print_table("held-out pass rate by seed", header, rows)
 
     config = load_run(["--config", options.config])[0].to_config()
@@ -140,13 +144,13 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
         ]
         chosen = [await chosen_tests(targets, seed, sandbox, rules) for seed in options.seeds]
         kills["chosen by mutants"] = [await killed(targets, tests, sandbox, rules) for tests in chosen]
-    names = list(next(iter(kills.values()))[0])
-    measured = {
-        who: {name: interval([one[name] for one in found]) for name in names} for who, found in kills.items()
-    }
+    measured = {who: intervals(found) for who, found in kills.items()}
+    names = list(dict.fromkeys(name for of in measured.values() for name in of))
     figures["kills"] = {who: {n: i.plain() for n, i in of.items()} for who, of in measured.items()}
     print_table(
-        "share killed, ± 95% over seeds", ["", *names], [[who, *of.values()] for who, of in measured.items()]
+        "share killed, ± 95% over seeds",
+        ["", *names],
+        [[who, *(of.get(name, "-") for name in names)] for who, of in measured.items()],
     )
     return figures
 
@@ -250,7 +254,8 @@ async def killed(
     game = MultistageGame(rules)
 
     async def spent(target: AttackedProblem, of_problem: Mapping[str, Sequence[str]]) -> dict[str, int]:
-        """Returns by program the number of tests until one fails it; more than there are if none does."""
+        """Returns by program the number of tests until one fails it; more than there are if none does. Programs that the
+        sandbox could not judge are left out."""
         attacked: dict[tuple[str, ...], list[str]] = {}
         for program, calls in of_problem.items():
             attacked.setdefault(tuple(calls[: max(COUNTS)]), []).append(program)
@@ -258,7 +263,10 @@ async def killed(
         for calls, programs in attacked.items():
             records = await game.judge_suites(target.problem, calls, sandbox, programs)
             for i, program in enumerate(programs):
-                kills = [number for number, record in enumerate(records, 1) if record and record.wrong[i]]
+                outcomes = [record and record.wrong[i] for record in records]
+                if outcomes and all(killed is None for killed in outcomes):
+                    continue
+                kills = [number for number, killed in enumerate(outcomes, 1) if killed]
                 found[program] = min(kills, default=max(COUNTS) + 1)
         return found
 
@@ -268,6 +276,7 @@ async def killed(
             of_problem[program] <= count
             for target, of_problem in zip(targets, needed, strict=True)
             for program in target.wrong[kind]
+            if program in of_problem
         )
         for kind in targets[0].wrong
         for count in COUNTS

@@ -19,13 +19,9 @@ back. `Server` is the program's end, `Caller` the test's end.
 | take, drain | an iterator | returns one item, or up to the requested number: [items, whether it goes on] |
 """
 
-import itertools
 import operator
 import socket
-import sys
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -36,6 +32,7 @@ from .framing import MAX_VALUE, Frames, FrameTooLarge, send_frame
 from .pure import METHODS
 from .values import ATOMS, CONTAINERS, base_value
 from .walk import Foreign, ObjectCompared, ProgramRaised
+from .watching import ProgramValues, TestValues
 
 ASKING, TESTING = b"asking", b"testing"
 """Names of a test's process: ASKING while it waits for the program or reads what the program sent, otherwise TESTING.
@@ -45,9 +42,6 @@ MOST_TAKEN = 1 << 16
 """Largest number of items in one answer."""
 SINGLE = 1000
 """Number of items of an iterator that are requested one by one. After them it is read ahead."""
-MOST_WATCHED = 500
-"""Largest number of arguments and results that a test and the program both keep. A test that exceeds it cannot be judged on
-copies: each of these values is compared with its copy after each call."""
 _OF_OBJECTS: dict[str, Callable[..., Any]] = {
     "len": len,
     "bool": bool,
@@ -68,69 +62,6 @@ UNOBSERVED = tuple(
     for kind in ([], (), "", {}, {}.keys(), {}.values(), {}.items(), set(), range(0), reversed([]), b"")
 )
 """Types of iterators that may be read ahead, because a program cannot see how far they have been read."""
-VIEWS = (
-    *(type(view()) for kind in ({}, OrderedDict()) for view in (kind.keys, kind.values, kind.items)),
-    MappingProxyType,
-)
-_CHANGEABLE = (list, dict, set, deque, bytearray, tuple, *VIEWS)
-
-
-def may_change(value: Any) -> bool:
-    """Returns whether a value, or an item of it, may be changed in place."""
-    return isinstance(value, _CHANGEABLE) and not (
-        type(value) is tuple and ATOMS.issuperset(map(type, value))
-    )
-
-
-def is_shared(box: Iterable, held: Set[int] = frozenset()) -> bool:
-    """Returns whether anything else than this container refers to one of its items, or to a part of one, that may change.
-
-    Args:
-        held: ids of parts to which one further reference is known.
-    """
-    for item in box:
-        if not may_change(item):
-            continue
-        if sys.getrefcount(item) > _ALONE + (id(item) in held):
-            return True
-        if not ATOMS.issuperset(map(type, _parts(item))) and is_shared(_parts(item), held):
-            return True
-    return False
-
-
-def changeable_parts(value: Any) -> list[Any]:
-    """Returns the containers in a value, at all depths, each once."""
-    found, seen = [value], {id(value)}
-    for part in found:  # it grows
-        if not ATOMS.issuperset(map(type, _parts(part))):
-            inner = {id(item): item for item in _parts(part) if may_change(item) and id(item) not in seen}
-            found += inner.values()
-            seen |= inner.keys()
-    return found[1:]
-
-
-def _parts(value: Any) -> Iterable:
-    """Returns what may change in a container, by no method of a subclass."""
-    if isinstance(value, dict):
-        return dict.values(value)
-    return next(kind for kind in _CHANGEABLE if isinstance(value, kind)).__iter__(value)
-
-
-def _count() -> int:
-    for item in [[]]:
-        return sys.getrefcount(item)
-    return 0
-
-
-_ALONE = _count()
-"""Number of references to an item to which only its container refers, while `is_shared` looks at it."""
-
-
-_Watched = tuple[list, str, list, list | None]
-"""[value]; and as they were when the value was last sent to the test: the text of its encoding, in which nan equals nan, the
-containers in it, and its items if it is a list of constants."""
-
-
 # ---------------------------------------------------------------- the program's end
 
 
@@ -142,8 +73,7 @@ class Server:
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         """Number of each object that is kept, by its id. An object has only one number."""
-        self._watched: dict[int, _Watched] = {}
-        """Values that the test has copies of and that the program may change, by number."""
+        self._values = ProgramValues(self._encoded)
         self._next = 0
 
     def serve(self) -> None:
@@ -161,58 +91,24 @@ class Server:
     def _answer(self, request: dict) -> dict:
         for number in request.get("y", ()):
             self._numbers.pop(id(self._objects.pop(number, self)), None)
-        for number in request.get("u", ()):
-            self._watched.pop(number, None)
-        self._watched = {number: known for number, known in self._watched.items() if self._is_kept(known)}
-        kept, numbers = list(self._watched), request.get("w", ())
+        self._values.forget(request.get("u", ()))
+        kept, numbers = self._values.kept(), request.get("w", ())
         try:
             args = [copies.decode(value, self._known) for value in request.get("a", ())]
             kwargs = {name: copies.decode(value, self._known) for name, value in request.get("k", {}).items()}
             for number, value in zip(numbers, (*args, *kwargs.values()), strict=False):
-                self._watch(number, value)
+                self._values.add(number, value)
             result = self._perform(request, args, kwargs)
             reply = {"v": self._encoded(result)}
             if numbers:
-                reply["s"] = [number for number, known in self._watched.items() if known[0][0] is result]
-                self._watch(numbers[-1], result)
+                reply["s"] = self._values.numbers_of(result)
+                self._values.add(numbers[-1], result)
         except BaseException as error:
             reply = _raised(error)
-        if changed := self._changed():
-            reply["w"] = changed
-            reply["d"] = [number for number in kept if not self._is_kept(self._watched[number])]
+        reply |= self._values.changes(kept)
         if kept:
             reply["n"] = kept
         return reply
-
-    def _is_kept(self, known: "_Watched") -> bool:
-        """Returns whether the program refers to the value or to a part of it."""
-        return isinstance(known[0][0], VIEWS) or is_shared(known[0], frozenset(map(id, known[2])))
-
-    def _watch(self, number: int, value: Any) -> None:
-        if may_change(value):
-            known = next((known for known in self._watched.values() if known[0][0] is value), None)
-            self._watched[number] = known or self._seen([value])
-
-    def _seen(self, box: list) -> "_Watched":
-        value = box[0]
-        items = (
-            [*value] if type(value) is list and ATOMS.issuperset(map(type, value)) else None
-        )  # few are changed
-        return box, repr(self._encoded(value)), changeable_parts(value), items
-
-    def _changed(self) -> list:
-        changed = []
-        for number, (box, was, before, items) in self._watched.items():
-            value = box[0]
-            if items is not None and len(items) == len(value) and all(map(operator.is_, items, value)):
-                continue
-            now = self._encoded(value)
-            if repr(now) != was:
-                self._watched[number] = seen = self._seen(box)
-                parts = seen[2]
-                same = len(parts) >= len(before) and all(map(operator.is_, before, parts))
-                changed.append([number, now, same])
-        return changed
 
     def _perform(self, request: dict, args: list, kwargs: dict) -> Any:
         operation, target = request["o"], request["f"]
@@ -299,8 +195,7 @@ class Caller:
         self.asked = 0
         """Number of requests so far."""
         self.fatal: BaseException | None = None
-        self._numbers = itertools.count()
-        self._given, self._unwatched = {}, []
+        self.values = TestValues()
         self.begin(None, False)
         self._handles: WeakValueDictionary[int, Handle] = WeakValueDictionary()
         self._dropped: set[int] = set()
@@ -319,19 +214,10 @@ class Caller:
         self._log: list[tuple[list[int], dict]] = []
         """All requests' numbers and answers, if values of the test may be changed."""
         self._replayed: Iterator[tuple[list[int], dict]] | None = None
-        self._watches = test is not None and test.keeps
-        """True if the test may keep arguments or results. They are changed when the program changes its copies."""
         self.named: Set[str] = frozenset() if test is None else test.free
         """Names of the program that the test uses. Objects of classes with these names may have methods that plain
         values have, too."""
-        self._unwatched += self._given
-        self._given: dict[int, list] = {}
-        """[value] of the test, by the number under which the program's copy is watched."""
-        self._twins: list[list[list]] = []
-        """Groups of [value]; those of a group are one object of the program, and several of the test."""
-        self._changes: list[tuple[Any, Any, bool]] = []
-        """(a value of the test, what the program's copy has become, whether its parts are the same objects), for changes that
-        the test does not see yet."""
+        self.values.begin(keeps=test is not None and test.keeps)
 
     def ask(
         self,
@@ -351,8 +237,7 @@ class Caller:
         if self.fatal is not None:
             raise self.fatal
         given = (*args, *kwargs.values())
-        alive = ([box for box in group if is_shared(box)] for group in self._twins)
-        self._twins = [group for group in alive if len(group) > 1]
+        self.values.forget_twins()
         if self._replayed is not None:
             return self._replay(given)
         self.asked += 1
@@ -364,13 +249,13 @@ class Caller:
         if self._dropped:
             request["y"], self._dropped = list(self._dropped), set()
         try:
-            request["a"] = [copies.encode(self._now(value), _refer) for value in args]
-            if gone := self._unwatch():
+            request["a"] = [copies.encode(self.values.now(value), _refer) for value in args]
+            if gone := self.values.forgotten():
                 request["u"] = gone
-            if self._watches:
-                request["w"] = [next(self._numbers) for _ in (*given, "result")]
+            if self.values.on:
+                request["w"] = self.values.new_numbers(len(given) + 1)
             if kwargs:
-                request["k"] = {name: copies.encode(self._now(v), _refer) for name, v in kwargs.items()}
+                request["k"] = {name: copies.encode(self.values.now(v), _refer) for name, v in kwargs.items()}
         except RecursionError:
             raise NotData("a value nested too deeply to pass to the program") from None
         kernel.set_name(ASKING)
@@ -400,15 +285,6 @@ class Caller:
             raise ObjectCompared("the test goes another way after the program has changed what it was given")
         return self._read(lambda: self._result(numbers, given, reply))
 
-    def _unwatch(self) -> list[int]:
-        """Returns the numbers of values that the test no longer keeps, and forgets them."""
-        gone = [number for number, box in self._given.items() if not is_shared(box)]
-        for number in gone:
-            del self._given[number]
-        gone += self._unwatched
-        self._unwatched = []
-        return gone
-
     def _answer(self, request: dict, given: Sequence[Any]) -> Any:
         try:
             send_frame(self._connection, request, MAX_VALUE)
@@ -423,7 +299,7 @@ class Caller:
                 raise ValueTooLarge(str(reply["big"]))
             numbers = request.get("w", [])
             request.clear()  # it may refer to parts of the test's values: see is_shared
-            if self._watches:
+            if self.values.on:
                 self._log.append((numbers, reply))
             return self._result(numbers, given, reply)
 
@@ -442,83 +318,26 @@ class Caller:
         """Returns the result in an answer, after the changes that it tells of."""
         again = self._replayed is not None
         if not (again and self.plain):
-            self._keep(reply.get("n", ()))
-            for number, value in zip(numbers, given, strict=False):
-                if not isinstance(value, copies.Copied):  # the program gets itself what is watched already
-                    self._given[number] = self._box_of(value)
-            for number, changed, same in reply.get("w", ()):
-                value = self._given.get(number, [None])[0]
-                if not may_change(value):  # it belongs to an earlier test, or is an object
-                    continue
-                if self._has_copies(value, reply.get("d", ())):
-                    raise NotData("a change of a value of which the program has two copies")
-                for copy in self._copies_of(value):
-                    self._changes.append((copy, copies.decode(changed, self._stands_for), bool(same)))
+            if self.values.receive(numbers, given, reply, self._decoded):
                 self.more_than_results |= not self.plain
             if self.plain or again:
-                self.see_changes()
+                self.values.see_changes()
         names, text = reply.get("x", ((), ""))
         if names:
             raise ProgramRaised([str(name) for name in names], str(text))
-        result = copies.decode(reply["v"], self._stands_for)
+        result = self._decoded(reply["v"])
         if numbers:
-            self._given[numbers[-1]] = box = self._box_of(result)
-            for number in reply.get("s", ()):
-                if number in self._given and self._given[number] is not box:
-                    self._join(self._given[number], box)
+            self.values.add_result(numbers[-1], result, reply.get("s", ()))
         return result
 
-    def _box_of(self, value: Any) -> list:
-        """Returns [value], one for each object: two boxes of an object would each be a reference to it."""
-        boxes = itertools.chain(self._given.values(), *self._twins)
-        return next((box for box in boxes if box[0] is value), [value])
-
-    def _has_copies(self, value: Any, dropped: Sequence[int]) -> bool:
-        """Returns whether the program has a second copy of the value. dropped: numbers that it kept until this request."""
-        return sum(box[0] is value and number not in dropped for number, box in self._given.items()) > 1
-
-    def _join(self, *boxes: list) -> None:
-        """Notes that the values are one object of the program."""
-        joined = [group for group in self._twins if any(box is one for box in group for one in boxes)]
-        self._twins = [group for group in self._twins if not any(group is one for one in joined)]
-        self._twins.append(list({id(box): box for group in (*joined, boxes) for box in group}.values()))
-
-    def _copies_of(self, value: Any) -> list[Any]:
-        """Returns the value, and the others that are the same object of the program."""
-        groups = [group for group in self._twins if any(box[0] is value for box in group)]
-        return [box[0] for box in groups[0]] if groups else [value]
-
-    def _keep(self, kept: Sequence[int]) -> None:
-        """Forgets the values that the program does not keep."""
-        if len(kept) > MOST_WATCHED:
-            raise NotData(f"more than {MOST_WATCHED} values that the program and the test keep")
-        before, self._given = self._given, {}
-        for number in kept:
-            if may_change((box := before.get(number, [None]))[0]):
-                self._given[number] = box
-            else:
-                self._unwatched.append(number)
-
-    def _now(self, value: Any) -> Any:
-        """Returns what the program has made of a value, even if the test does not see the change yet."""
-        return next((changed for known, changed, _ in reversed(self._changes) if known is value), value)
-
-    def see_changes(self) -> None:
-        while self._changes:
-            value, changed, same = self._changes.pop(0)
-            if not same and _has_reordered(value, changed):
-                continue
-            if not same and is_shared(_parts(value)):
-                raise NotData("a part of an argument is replaced, to which the test refers elsewhere")
-            if _holds_twice(value) and not _begins_alike(value, changed):
-                raise NotData("a change of a list that a value holds twice")
-            _fill(value, changed)
+    def _decoded(self, value: Any) -> Any:
+        return copies.decode(value, self._stands_for)
 
     def _stands_for(self, tag: str, body: Any) -> Any:
         number, kind, *base = body
         if tag not in ("h", "b", "m") or type(number) is not int or type(kind) is not str:
             raise ProgramLied("no such value")
-        value = [copies.decode(base[0], self._stands_for)] if tag != "h" else []
+        value = [self._decoded(base[0])] if tag != "h" else []
         if tag == "m":
             copied = copies.Copied(value[0])
             copied.original = self._stands_for("h", body[:2])
@@ -536,71 +355,6 @@ class Caller:
 
     def drop(self, number: int) -> None:
         self._dropped.add(number)
-
-
-def _holds_twice(value: Any) -> bool:
-    """Returns whether a container in the value is in it more than once."""
-    parts = changeable_parts(value)
-    return sum(may_change(item) for part in (value, *parts) for item in _parts(part)) > len(parts)
-
-
-def _begins_alike(value: Any, changed: Any) -> bool:
-    """Returns whether the containers in a value are unchanged, as far as both go."""
-    pairs = zip(_parts(value), _parts(changed), strict=False)
-    texts = ([repr(copies.encode(each, id)) for each in pair] for pair in pairs if may_change(pair[0]))
-    return all(one == other for one, other in texts)
-
-
-def _has_reordered(value: Any, changed: Any) -> bool:
-    """Puts a list's items in another order if this is all that has changed, and returns whether it is."""
-    if type(value) is not list or type(changed) is not list or len(value) != len(changed):
-        return False
-    places: dict[str, list[Any]] = {}
-    for item in value:
-        places.setdefault(repr(copies.encode(item, id)), []).append(item)
-    found = [places.get(repr(copies.encode(item, id)), []) for item in changed]
-    try:
-        value[:] = [items.pop() for items in found]
-    except IndexError:
-        return False
-    return True
-
-
-def _fill(value: Any, changed: Any) -> None:
-    """Changes a container, and the containers in it, to what its copy has become. They are changed in place, because
-    the test may have names for the parts, too."""
-    if type(value) is not type(changed):
-        raise ObjectCompared("the program makes an object of an argument")
-    if isinstance(value, dict):
-        parts = {key: _filled(value.get(key), item) for key, item in changed.items()}
-        value.clear()
-        value.update(parts)
-    elif isinstance(value, set):
-        value.clear()
-        value.update(changed)
-    elif isinstance(value, list | deque):
-        before = [*value, *[None] * (len(changed) - len(value))]
-        items = [_filled(one, other) for one, other in zip(before, changed, strict=False)]
-        value.clear()
-        value.extend(items)
-    elif isinstance(value, bytearray):
-        value[:] = changed
-    elif isinstance(value, tuple) and len(value) == len(changed):
-        for one, other in zip(value, changed, strict=True):
-            _filled(one, other)
-    else:
-        raise NotData(f"a change of a {type(value).__name__}")
-
-
-def _filled(value: Any, changed: Any) -> Any:
-    """Returns the value, changed in place, if both are containers of the same type. Otherwise returns `changed`."""
-    if type(value) is not type(changed) or not isinstance(value, _CHANGEABLE):
-        return changed
-    if isinstance(value, tuple):  # the program may have put another in its place
-        parts = tuple(map(_filled, value, changed)) if len(value) == len(changed) else changed
-        return value if all(map(operator.is_, value, parts)) and len(value) == len(parts) else parts
-    _fill(value, changed)
-    return value
 
 
 class Name(Foreign):

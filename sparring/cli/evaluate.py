@@ -30,10 +30,12 @@ from sandbox_workers.local import LocalSandbox
 from sparring.core.commands import plain_endings
 from sparring.core.episode import Trajectory
 from sparring.core.errors import SparringError
+from sparring.core.evaluation import mean
 from sparring.core.interfaces import Sandbox, SandboxFailure
 from sparring.core.play import DISCRIMINATOR, GENERATOR
 from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
+from sparring.core.source import parse_or_none
 from sparring.core.verdict import Limits, Status
 from sparring.evaluation.best_of import choice_scores, sampled_programs
 from sparring.evaluation.coverage import Coverage, coverage
@@ -47,11 +49,9 @@ from sparring.games.program_scores import (
     program_scores,
     status_counts,
 )
-from sparring.games.programs.code_golf import CodeGolfRules, golf_scores
 from sparring.games.programs.game import SolverGame
-from sparring.games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k, mean_of
+from sparring.games.suite_scores import SuiteRecord, discriminator_scores, mean_kill_at_k
 from sparring.problems.formats import load_written
-from sparring.problems.formats.sources import parse_python
 from sparring.problems.packages import missing_packages
 from sparring.problems.references import judge_references
 from sparring.problems.shown_tests import with_shown_tests
@@ -222,8 +222,8 @@ async def _judged_report(
         for of in attempts
     ]
     report = _programs_report(greedy, sampled[0] if sampled else {}, settings.pass_at)
-    if isinstance(game, SolverGame) and isinstance(game.rules, CodeGolfRules):
-        report["scores"] |= golf_scores([program for (program,) in greedy.values()], game.rules)
+    if isinstance(game, SolverGame):
+        report["scores"] |= game.rules.further_scores([program for (program,) in greedy.values()])
     report["scores"]["cut_off"] = sum(t.is_cut_off for (t,) in attempts[0].values())
     for i, (program,) in greedy.items():
         report["tasks"][i]["program"] = program.program
@@ -327,8 +327,8 @@ async def suites_report(
     for k in dict.fromkeys((1, settings.suites)):
         scores[f"kill_at_{k}"] = mean_kill_at_k(by_problem, k)
     covered = [of_suite for _, _, of_problem in found for of_suite in of_problem if of_suite is not None]
-    scores["line_coverage"] = mean_of(of_suite.lines for of_suite in covered)
-    scores["branch_coverage"] = mean_of(of_suite.branches for of_suite in covered)
+    scores["line_coverage"] = mean(of_suite.lines for of_suite in covered)
+    scores["branch_coverage"] = mean(of_suite.branches for of_suite in covered)
     if sampled:
         scores |= await choice_scores(problems, suites, sampled, game, sandbox, settings.shown_tests)
     scores["cut_off"] = sum(cut)
@@ -399,7 +399,7 @@ def _need_references(settings: EvaluateOptions, problems: Sequence[Problem]) -> 
         raise SparringError(
             f"{settings.dataset}: problem {other.id}: suites need Python functions with a reference solution"
         )
-    broken = next((p for p in problems if parse_python(p.reference_solution) is None), None)
+    broken = next((p for p in problems if parse_or_none(p.reference_solution) is None), None)
     if broken is not None:
         raise SparringError(
             f"{settings.dataset}: problem {broken.id}: its reference solution is no valid Python; correct it"

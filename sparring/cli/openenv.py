@@ -49,7 +49,7 @@ def serve(options: OpenEnvOptions) -> None:
     )
     for fault in faults:
         print(f"left out: {fault}", flush=True)
-    problems = playable(problems, options.dataset, options.game, leave_out=True)
+    problems = playable(problems, options.dataset, options.game.refuse, leave_out=True)
     limits = game.rules.sandbox_limits
     with LocalSandbox(options.sandbox, slots=options.slots, limits=limits) as sandbox:
         print(sandbox.description, flush=True)

@@ -1,6 +1,6 @@
 """The interface of a game's held-out evaluation: its settings, the play that it requests, and its scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Protocol, Self
@@ -102,9 +102,10 @@ class Evaluator(Protocol):
         ...
 
 
-def mean(values: Sequence[float]) -> float | None:
-    """Returns the mean, or None if there are no values."""
-    return fmean(values) if values else None
+def mean(values: Iterable[float | None]) -> float | None:
+    """Returns the mean of the values that are not None; None if there are none."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def scores_of(

@@ -8,7 +8,7 @@ from collections.abc import Set
 from enum import IntEnum
 from functools import cached_property
 
-from sparring.core.source import MOST_CHARS, parse
+from sparring.core.source import MOST_CHARS, parse_or_none
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__"}
@@ -31,10 +31,10 @@ class Snippet:
 
     def __init__(self, text: str) -> None:
         """Parses the text. If the text is Python only without its common indentation, the indentation is removed."""
-        self.text, self.tree = text, _tree(text)
+        self.text, self.tree = text, parse_or_none(text, most_chars=MOST_CHARS)
         if self.tree is None and len(text) <= MOST_CHARS and text[:1].isspace():
             dedented = textwrap.dedent(text)
-            self.tree = _tree(dedented)
+            self.tree = parse_or_none(dedented, most_chars=MOST_CHARS)
             self.text = text if self.tree is None else dedented
 
     @cached_property
@@ -125,13 +125,6 @@ class Snippet:
             return Rank.PROGRAM
         acts = (not isinstance(n, ast.Expr) or isinstance(n.value, ast.Call) for n in self.tree.body)
         return Rank.STATEMENTS if any(acts) else Rank.EXPRESSIONS
-
-
-def _tree(text: str) -> ast.Module | None:
-    try:
-        return parse(text)
-    except SyntaxError:
-        return None
 
 
 def _read(node: ast.AST) -> set[str]:

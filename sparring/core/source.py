@@ -3,6 +3,7 @@ crash or block this interpreter."""
 
 import ast
 import warnings
+from collections.abc import Sequence
 
 MOST_CHARS = 20_000
 """Maximum length of a completion that is parsed. CPython's compiler recurses without a check of its stack (660,000
@@ -26,6 +27,18 @@ def parse(source: str, *, most_chars: int = MOST_CHARS) -> ast.Module:
         raise SyntaxError(str(error) or type(error).__name__) from None
 
 
+def parse_or_none(source: str, *, most_chars: int | None = None) -> ast.Module | None:
+    """Returns the syntax tree, or None if the source is not Python.
+
+    Args:
+        most_chars: maximum length. None: no limit, for sources of a data set, which a model did not write.
+    """
+    try:
+        return parse(source, most_chars=len(source) if most_chars is None else most_chars)
+    except SyntaxError:
+        return None
+
+
 def is_valid_python(source: str) -> bool:
     """Returns whether the source compiles. Source that `parse` refuses does not count as Python."""
     try:
@@ -38,17 +51,28 @@ def is_valid_python(source: str) -> bool:
     return True
 
 
+_VALUES = (
+    ast.Compare, ast.UnaryOp, ast.BinOp, ast.Name, ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Set,
+    ast.Dict, ast.Lambda, ast.GeneratorExp,
+)  # fmt: skip
+
+
 def unchecked(test: ast.Module) -> str | None:
     """Returns the first statement of a test that computes a value which nothing checks, such as `f(1) == 2` without assert.
     A program passes it whatever it returns. A call alone is none: it checks that nothing is raised."""
-    for statement in test.body:
+    return _unchecked_in(test.body)
+
+
+def _unchecked_in(body: Sequence[ast.stmt]) -> str | None:
+    for place, statement in enumerate(body):
         match statement:
-            case ast.Expr(value=ast.Constant(value=str())):
+            case ast.Expr(value=ast.Constant(value=str())) if place == 0 and len(body) > 1:
                 continue  # a docstring
-            case ast.Expr(
-                value=ast.Compare() | ast.UnaryOp() | ast.Name() | ast.Constant() | ast.List() | ast.Tuple()
-            ):
+            case ast.Expr(value=ast.BoolOp(values=[*_, value]) | value) if isinstance(value, _VALUES):
                 return ast.unparse(statement)
+            case ast.FunctionDef(name=name, body=inner) if name.startswith("test"):
+                if (found := _unchecked_in(inner)) is not None:
+                    return found
     return None
 
 

@@ -11,13 +11,13 @@ from statistics import fmean
 import numpy as np
 
 from sparring.core.errors import SparringError
+from sparring.core.evaluation import mean
 from sparring.core.interfaces import Sandbox, SandboxFailure
 from sparring.core.problem import Problem
 from sparring.core.source import literal_calls
 from sparring.evaluation.choosing import Results, count_votes, results
 from sparring.evaluation.writing import SuiteGame
 from sparring.games.pass_at_k import pass_at_k
-from sparring.games.suite_scores import mean_of
 
 _SIZES = (2, 4, 8, 16, 32, 64)
 
@@ -100,7 +100,7 @@ async def choice_scores(
 
     chosen = [choose(p, of) for p, of in zip(problems, suites, strict=True) if p.id in sampled]
     await asyncio.gather(*chosen)
-    return {score: mean_of(values) for score, values in found.items()}
+    return {score: mean(values) for score, values in found.items()}
 
 
 def best_of(count: int, solved: Sequence[bool], *results: Results) -> float:

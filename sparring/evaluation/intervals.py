@@ -38,9 +38,14 @@ def interval(by_seed: Sequence[float]) -> Interval:
     return Interval(mean=statistics.fmean(by_seed), half_width=half_width, by_seed=by_seed)
 
 
-def intervals(measured: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
-    """Returns the interval of each metric by name. measured: the metrics of each seed."""
-    return {name: interval([of_seed[name] for of_seed in measured]) for name in measured[0]}
+def intervals(measured: Sequence[Mapping[str, float | None]]) -> dict[str, Interval]:
+    """Returns the interval of each metric by name, over the seeds that have it. measured: the metrics of each seed."""
+    known = {
+        name: [value for of in measured if (value := of.get(name)) is not None]
+        for of in measured
+        for name in of
+    }
+    return {name: interval(by_seed) for name, by_seed in known.items() if by_seed}
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

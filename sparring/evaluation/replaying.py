@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparring.core.episode import Completion, FinishReason, Trajectory
+from sparring.core.evaluation import mean
 from sparring.core.interfaces import Game, Message, Player, Sampling, Sandbox
 from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
@@ -116,9 +117,9 @@ def compared(judgements: Iterable[Judgement]) -> dict[str, float | None]:
                 agree, ordered = agree + (sign > 0), ordered + (sign != 0)
     return {
         "attempts": float(len(both)),
-        "mean_then": _mean([j.then for j in both]),
-        "mean_now": _mean([j.now for j in both]),
-        "changed": _mean([float(abs(j.then - j.now) > 1e-9) for j in both]),  # type: ignore[operator]
+        "mean_then": mean([j.then for j in both]),
+        "mean_now": mean([j.now for j in both]),
+        "changed": mean([float(abs(j.then - j.now) > 1e-9) for j in both]),  # type: ignore[operator]
         "rank_agreement": agree / ordered if ordered else None,
     }
 
@@ -143,9 +144,9 @@ def told_apart(judgements: Iterable[Judgement], *, now: bool) -> dict[str, float
         elif not good:
             without.append(signals[-1])
     return {
-        "right_over_wrong": _mean(chances),
-        "with_signal": _mean(signals),
-        "signal_without_right": _mean(without),
+        "right_over_wrong": mean(chances),
+        "with_signal": mean(signals),
+        "signal_without_right": mean(without),
     }
 
 
@@ -154,8 +155,3 @@ def _groups(judgements: Iterable[Judgement]) -> list[list[Judgement]]:
     for judgement in judgements:
         found[judgement.group].append(judgement)
     return list(found.values())
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None

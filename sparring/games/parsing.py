@@ -4,8 +4,6 @@ from sparring.core.answers import extract_program, last_block, without_thinking
 from sparring.core.fences import OTHER_LANGUAGES, PROSE, fenced_blocks
 from sparring.core.problem import Problem
 
-__all__ = ["code_blocks", "extract_program", "read_move", "read_program"]
-
 
 def read_program(text: str, problem: Problem) -> str:
     """Returns the program in an answer to the problem. The problem gives the program's language and, if it asks for a

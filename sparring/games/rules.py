@@ -63,8 +63,9 @@ class Rules(Settings):
 
     def won(self, attempt: Trajectory) -> float:
         """Returns to what degree, from 0 to 1, a judged attempt won against the opponent. Default: 1 if its reward is
-        positive, else 0."""
-        return float((attempt.reward or 0.0) > 0)
+        positive, 0.5 if it is 0, else 0."""
+        reward = attempt.reward or 0.0
+        return 0.5 if reward == 0 else float(reward > 0)
 
     def why(self, player: str, components: Mapping[str, float]) -> str:
         """Explains a reward in words, from its components. Default: no explanation."""

@@ -7,6 +7,7 @@ suites decides what a valid test is, and when a program fails one.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sparring.core.evaluation import mean
 from sparring.games.pass_at_k import pass_at_k
 
 Killed = tuple[bool | None, ...]
@@ -80,18 +81,18 @@ def discriminator_scores(records: Iterable[SuiteRecord | None]) -> Discriminator
     return DiscriminatorScores(
         suites=len(judged),
         unjudged=records.count(None) + pairs.count(None),
-        parsed=mean_of([_share(r.parsed, r) for r in judged]),
-        well_formed=mean_of([_share(r.well_formed, r) for r in judged]),
-        agreed=mean_of([_share(r.agreed, r) for r in judged]),
-        distinct=mean_of([_share(r.distinct, r) for r in judged]),
-        duplicates=mean_of([_share(r.repeated, r) for r in judged]),
-        valid=mean_of([_share(len(r.valid), r) for r in judged]),
-        with_valid_test=mean_of([bool(r.valid) for r in judged]),
-        validity=mean_of([r.validity for r in judged]),
-        kill_rate=mean_of([killed for r in judged for killed in r.wrong]),
-        mutant_kill_rate=mean_of([killed for r in judged for killed in r.mutants]),
-        verifier_accuracy=mean_of([all(known) for r in judged if (known := _known((*r.wrong, *r.mutants)))]),
-        false_kill_rate=mean_of([killed for r in judged for killed in r.correct]),
+        parsed=mean([_share(r.parsed, r) for r in judged]),
+        well_formed=mean([_share(r.well_formed, r) for r in judged]),
+        agreed=mean([_share(r.agreed, r) for r in judged]),
+        distinct=mean([_share(r.distinct, r) for r in judged]),
+        duplicates=mean([_share(r.repeated, r) for r in judged]),
+        valid=mean([_share(len(r.valid), r) for r in judged]),
+        with_valid_test=mean([bool(r.valid) for r in judged]),
+        validity=mean([r.validity for r in judged]),
+        kill_rate=mean([killed for r in judged for killed in r.wrong]),
+        mutant_kill_rate=mean([killed for r in judged for killed in r.mutants]),
+        verifier_accuracy=mean([all(known) for r in judged if (known := _known((*r.wrong, *r.mutants)))]),
+        false_kill_rate=mean([killed for r in judged for killed in r.correct]),
     )
 
 
@@ -106,12 +107,12 @@ def kill_at_k(records: Sequence[SuiteRecord | None], k: int) -> float | None:
     """
     judged = [record.mutants for record in records if record is not None]
     by_mutant = [[o for o in outcomes if o is not None] for outcomes in zip(*judged, strict=True)]
-    return mean_of([pass_at_k(len(o), sum(o), k) for o in by_mutant if len(o) >= k])
+    return mean([pass_at_k(len(o), sum(o), k) for o in by_mutant if len(o) >= k])
 
 
 def mean_kill_at_k(by_problem: Iterable[Sequence[SuiteRecord | None]], k: int) -> float | None:
     """Returns the mean of `kill_at_k` over the problems for which it is not None; None if there is no such problem."""
-    return mean_of([kill_at_k(records, k) for records in by_problem])
+    return mean([kill_at_k(records, k) for records in by_problem])
 
 
 def _known(killed: Killed) -> list[bool]:
@@ -121,9 +122,3 @@ def _known(killed: Killed) -> list[bool]:
 
 def _share(count: int, record: SuiteRecord) -> float:
     return count / max(1, record.emitted)
-
-
-def mean_of(values: Iterable[float | None]) -> float | None:
-    """Returns the mean of the values that are not None; None if there are none."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

@@ -97,7 +97,9 @@ def load_tasks(directory_or_file: str | Path, faults: list[ProblemFileError] | N
     paths = [path for path in paths if not (_is_of_solutions(path) and len(paths) > 1)]
     tasks = []
     for path in paths:
-        tasks += attempt(lambda path=path: _tasks_of(path), faults) or []
+        tasks += attempt(lambda path=path: _tasks_of(path, faults), faults) or []
+    if not tasks and faults:
+        raise faults[0]
     if not tasks:
         found = (
             f"none of its {len(paths)} .json files holds a usable task" if paths else "no .json file in it"
@@ -110,7 +112,7 @@ def _is_of_solutions(path: Path) -> bool:
     return path.name.endswith("_solutions.json")
 
 
-def _tasks_of(path: Path) -> list[GridTask]:
+def _tasks_of(path: Path, faults: list[ProblemFileError] | None) -> list[GridTask]:
     raw = read_json(path, "task", _LAYOUT)
     if not (
         isinstance(raw, dict) and raw and all(isinstance(v, dict) and "train" in v for v in raw.values())
@@ -118,21 +120,29 @@ def _tasks_of(path: Path) -> list[GridTask]:
         return [parse_task(raw, path.stem, str(path))]
     file = path.with_name(path.name.replace("_challenges.json", "_solutions.json"))
     if file == path or not file.is_file():
-        if any('"output"' in json.dumps(task.get("test")) for task in raw.values()):
-            return [parse_task(task, name, f"{path}: task {name}") for name, task in raw.items()]
-        raise ProblemFileError(
-            f"{path}: holds tasks by id without the outputs of their tests; put NAME_solutions.json beside NAME_challenges.json"
-        )
-    outputs = read_json(file, "solutions", '{"id": [grid, ...]}')
-    tasks = []
-    for name, task in raw.items():
-        given = outputs.get(name) if isinstance(outputs, dict) else None
-        tests = task.get("test")
-        if not isinstance(given, list) or not isinstance(tests, list) or len(given) != len(tests):
-            raise ProblemFileError(f"{file}: task {name}: expected an output for each of its tests")
-        solved = [{**pair, "output": output} for pair, output in zip(tests, given, strict=True)]
-        tasks.append(parse_task({**task, "test": solved}, name, f"{path}: task {name}"))
-    return tasks
+        if not any('"output"' in json.dumps(task.get("test")) for task in raw.values()):
+            raise ProblemFileError(
+                f"{path}: holds tasks by id without the outputs of their tests; put NAME_solutions.json beside NAME_challenges.json"
+            )
+        solved = raw
+    else:
+        outputs = read_json(file, "solutions", '{"id": [grid, ...]}')
+        solved = {name: _solved(task, outputs, name, file) for name, task in raw.items()}
+    read = (
+        attempt(lambda task=task, name=name: parse_task(task, name, f"{path}: task {name}"), faults)
+        for name, task in solved.items()
+    )
+    return [task for task in read if task is not None]
+
+
+def _solved(task: dict[str, Any], outputs: Any, name: str, file: Path) -> dict[str, Any] | None:
+    """Returns the task with the outputs of its tests."""
+    given = outputs.get(name) if isinstance(outputs, dict) else None
+    tests = task.get("test")
+    if not isinstance(given, list) or not isinstance(tests, list) or len(given) != len(tests):
+        raise ProblemFileError(f"{file}: task {name}: expected an output for each of its tests")
+    pairs = zip(tests, given, strict=True)
+    return {**task, "test": [{**pair, "output": o} if isinstance(pair, dict) else pair for pair, o in pairs]}
 
 
 def parse_task(raw: Any, task_id: str, where: str) -> GridTask:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from sparring.core.errors import SparringError
 from sparring.core.problem import Problem
-from sparring.core.source import parse_signature, unchecked
+from sparring.core.source import parse, parse_signature, unchecked
 from sparring.core.verdict import Limits, OutputTest, Test
 
 _TESTS = ("baseline_tests", "hidden_tests")
@@ -316,8 +316,8 @@ def _faults(entry: _Entry) -> Iterator[str]:
     for name, test in asserts:
         place = f"field '{name}'"
         try:
-            tree = ast.parse(test)
-        except (SyntaxError, ValueError) as error:
+            tree = parse(test, most_chars=len(test))
+        except SyntaxError as error:
             yield f"{place}: not valid Python ({_syntax(error)}); expected a test such as 'assert f(2) == 4'"
             continue
         if not tree.body:
@@ -329,8 +329,8 @@ def _faults(entry: _Entry) -> Iterator[str]:
 
 def _reference_faults(reference: str, function: str) -> Iterator[str]:
     try:
-        defined = names_defined(ast.parse(reference))
-    except (SyntaxError, ValueError) as error:
+        defined = names_defined(parse(reference, most_chars=len(reference)))
+    except SyntaxError as error:
         yield f"field 'reference_solution': not valid Python ({_syntax(error)}); correct it"
         return
     if function not in defined:
@@ -353,6 +353,5 @@ def names_defined(tree: ast.Module) -> set[str]:
     return names
 
 
-def _syntax(error: SyntaxError | ValueError) -> str:
-    line = getattr(error, "lineno", None)
-    return f"line {line}: {error.msg}" if isinstance(error, SyntaxError) and line else str(error)
+def _syntax(error: SyntaxError) -> str:
+    return f"line {error.lineno}: {error.msg}" if error.lineno else error.msg

@@ -1,17 +1,18 @@
 """Loads the problems that a run is trained on and those that it is evaluated on."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from configs.schema import Config
 from configs.sections import ProblemSettings
+from sandbox_workers.jobs import is_data
 from sparring.core.evaluation import EVALUATION_PROBLEMS
 from sparring.core.problem import Problem
 from sparring.core.verdict import Status
-from sparring.games.rules import Rules
 from sparring.problems.contamination import drop_contaminated
 from sparring.problems.difficulty import difficulty_from_pass_rate, keep_learnable
 from sparring.problems.formats import load_dataset, load_written
@@ -65,17 +66,24 @@ def load_splits(config: Config) -> tuple[list[Problem], list[Problem]]:
             ]
             for problems in (train, held_out)
         )
-    train = playable(train, settings.file, config.game, leave_out=leaves_out)
-    held_out = playable(held_out, settings.held_out_from, config.game, leave_out=leaves_out)
+    refuse = partial(_refused, config)
+    train = playable(train, settings.file, refuse, leave_out=leaves_out)
+    held_out = playable(held_out, settings.held_out_from, refuse, leave_out=leaves_out)
     train = _learnable(_without(train, held_out, settings), settings.pass_rates)
     with _key("problems.shown_tests"):
         return with_shown_tests(train, settings.shown_tests), with_shown_tests(held_out, settings.shown_tests)
 
 
-def playable(problems: list[Problem], file: object, rules: Rules, *, leave_out: bool) -> list[Problem]:
-    """Returns the problems that the game can play. Raises ProblemFileError for the first that it cannot, unless problems are to be
-    left out, which are named, and some remain."""
-    refused = {p.id: reason for p in problems if (reason := rules.refuse(p)) is not None}
+def playable(
+    problems: list[Problem], file: object, refuse: Callable[[Problem], str | None], *, leave_out: bool
+) -> list[Problem]:
+    """Returns the problems that can be played. Raises ProblemFileError for the first that cannot, unless problems are to be
+    left out, which are named, and some remain.
+
+    Args:
+        refuse: returns the reason why a problem cannot be played, or None, as Rules.refuse does.
+    """
+    refused = {p.id: reason for p in problems if (reason := refuse(p)) is not None}
     if not refused:
         return problems
     name, reason = next(iter(refused.items()))
@@ -87,6 +95,17 @@ def playable(problems: list[Problem], file: object, rules: Rules, *, leave_out: 
         )
     say(f"{_named(list(refused), 'problems')} left out; {name}: {reason}")
     return [p for p in problems if p.id not in refused]
+
+
+def _refused(config: Config, problem: Problem) -> str | None:
+    """Returns the reason why the problem is not played; None if it is. Tests of a problem with a reference solution are judged
+    on it first (judge_references), which shows whether they are code."""
+    tests = [*problem.baseline_tests, *problem.hidden_tests]
+    if config.sandbox.code_tests == "refuse" and not problem.reference_solution:
+        code = next((t for t in tests if isinstance(t, str) and not is_data(t)), None)
+        if code is not None:
+            return f"the test {code!r:.80} is code, which sandbox.code_tests refuse does not run"
+    return config.game.refuse(problem)
 
 
 @contextmanager

@@ -67,7 +67,7 @@ class SparringTaskset(vf.Taskset[SparringTask, SparringTasksetConfig]):
         rules = config.game
         if "problems" in rules.uses:
             problems = load_dataset(config.dataset, config.format, fields=config.fields, split=config.split)
-            problems = playable(problems, config.dataset, rules, leave_out=True)
+            problems = playable(problems, config.dataset, rules.refuse, leave_out=True)
         else:
             problems, _ = rules.own_problems(0)
         self.problems = {problem.id: problem for problem in problems}

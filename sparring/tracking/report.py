@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from configs.layers import leaves
+from sparring.core.evaluation import mean
 from sparring.core.stages import REASONING_STAGES
 from sparring.tracking.kills import KillMatrix
 from sparring.tracking.rows import read_json, read_rows
 from sparring.tracking.run_log import FAILED, FINISHED, INTERRUPTED, LOG
 from sparring.tracking.runs import BECAME, Row, is_suite, played, players_of, rules_of, why
-from sparring.tracking.step import mean
 
 if TYPE_CHECKING:
     from sparring.games.rules import Rules

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sparring.core.episode import Episode, Mistakes
+from sparring.core.evaluation import mean
 from sparring.core.interfaces import SandboxFailure
 from sparring.core.play import PlayResult, Usage
 from sparring.core.tracing import seconds_of
@@ -83,10 +84,6 @@ def policy_lag(usage: Usage, players: Collection[str], version: int) -> dict[str
         return {}
     mean_lag = sum(lag * count for lag, count in tokens.items()) / tokens.total()
     return {"policy_lag_mean": mean_lag, "policy_lag_max": float(max(tokens))}
-
-
-def mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def require_some_judged(step: int, episodes: Sequence[Episode]) -> None:

@@ -84,7 +84,7 @@ class MultistageGame:
                     faced = faced[text.attempt % len(faced) :][:1]  # the one that the discriminator was shown
                 now = [ran[i] for i in faced if i < len(ran)]
                 before = [past[i - len(ran)] for i in faced if i >= len(ran)]
-                self._reward_suite(text, suite, results, remembered, now, before)
+                self._reward_suite(text, suite, results, remembered, now, before, all_judged=None not in ran)
         return Episode(
             problem_id=problem.id,
             trajectories=[*programs, *suites],
@@ -219,36 +219,38 @@ class MultistageGame:
         judged: Sequence[SuiteResult | None],
         ran: Sequence[ProgramResults | None],
         judge: Suites,
-    ) -> list[dict[str, bool | None]]:
+    ) -> list[ProgramResults | None]:
         """Runs the remembered programs on those suites of which no current program passes a valid test, and returns
-        their outcomes."""
+        their results."""
         passed = {test for met in ran if met is not None for test, o in met.outcomes.items() if o}
         unsolved = [
             suite.valid for suite in judged if suite and suite.valid and not passed & suite.valid.keys()
         ]
         if not unsolved:
             return []
-        found = await asyncio.gather(*(judge.meet(program, unsolved) for program in memory))
-        return [met.outcomes for met in found if met is not None]
+        return await asyncio.gather(*(judge.meet(program, unsolved) for program in memory))
 
     def _reward_suite(
         self,
         suite: Trajectory,
         judged: SuiteResult,
         met: Mapping[int, dict[str, bool | None]],
-        remembered: Sequence[dict[str, bool | None]],
+        remembered: Sequence[ProgramResults | None],
         faced: Sequence[ProgramResults | None],
         past: Sequence[ProgramResults | None],
+        *,
+        all_judged: bool,
     ) -> None:
         """Sets the reward, components and outcomes of a suite.
 
         Args:
             suite: the attempt of the discriminator.
             judged: its tests and their results on the reference.
-            met: outcomes of all programs of the episode, by attempt.
-            remembered: outcomes of remembered programs (see `_remembered`).
+            met: outcomes of all programs of the episode that were judged, by attempt.
+            remembered: results of remembered programs (see `_remembered`).
             faced: results of the programs of the episode that count for the suite's reward.
             past: results of the wrong programs of earlier steps that count for the suite's reward.
+            all_judged: whether the sandbox judged all programs of the episode.
         """
         rules = self.rules.rewards
         sources, results = list(judged.valid), list(met.values())
@@ -266,13 +268,19 @@ class MultistageGame:
             duplicates=judged.duplicates + len(repeats),
             outcomes=[[of.outcomes[s] for s in kept] for of in faced if of is not None],
             past=[[of.outcomes[s] for s in kept] for of in past if of is not None],
-            solvable=any(r.get(s) for r in [*results, *remembered] for s in kept),
+            solvable=any(
+                r.get(s) for r in [*results, *(of.outcomes for of in remembered if of)] for s in kept
+            ),
         )
         suite.valid_tests = judged.valid
         reward, suite.components = discriminator_reward(facts, rules)
-        shown_past = self.rules.attack == "program" and facts.past
-        if facts.outcomes or shown_past:  # else there is no program to measure the suite by: it is not judged
+        measured_by = [*faced, *(past if self.rules.attack == "program" else ())]
+        # a program that the sandbox could not judge might be the one that passes a test
+        is_known = facts.solvable or not kept or (all_judged and None not in remembered)
+        if is_known and any(measured_by):
             suite.reward = reward
+        elif measured_by:  # else there is no program to measure the suite by
+            suite.components["sandbox_failure"] = 1.0
         for fault in ("parse", "literal", "contract", "size", "shown"):
             suite.components[f"fault_{fault}"] = float(sum(t.fault == fault for t in judged.emitted))
         suite.components["fault_rejected"] = float(len(judged.rejected))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sparring.core.episode import Outcome
 from sparring.core.interfaces import Message
 from sparring.core.problem import Problem
-from sparring.core.source import is_literal, literal_calls, parse, parse_signature
+from sparring.core.source import is_literal, literal_calls, parse, parse_or_none, parse_signature
 from sparring.core.stages import REASONING_STAGES, ReasoningStage
 from sparring.games.multistage.rules import MultistageRules
 from sparring.games.prompts import ATTACK, END, PROBLEM, STAGE_MARKERS, TESTS
@@ -90,7 +90,7 @@ def attack(problem: Problem, rules: MultistageRules, program: str | None = None)
     )
     brief = problem.description if shown is None else f"{problem.description}\n{shown}"
     opening = _OPENING.match(example)[0]  # type: ignore[index]
-    begins = f"```python\n{example}\n{opening}" if _is_python(example) else f"```python\n{opening}"
+    begins = f"```python\n{example}\n{opening}" if parse_or_none(example) else f"```python\n{opening}"
     return Message(brief=brief, full=full, marks=(ATTACK, TESTS), begins=begins)
 
 
@@ -119,14 +119,6 @@ def example_test(problem: Problem, *, with_value: bool) -> str:
             return f"assert {rendered} == {expected or '<the right result>'}"
     call = f"{problem.entry_point}({', '.join(_placeholders(problem.function_signature))})"
     return f"assert {call} == <the right result>" if with_value else call
-
-
-def _is_python(source: str) -> bool:
-    try:
-        parse(source)
-    except SyntaxError:
-        return False
-    return True
 
 
 def _expected_in(test: str, call: str) -> str | None:

@@ -106,6 +106,12 @@ class MultistageRules(Rules):
         }[self.rewards.partial_credit]
 
     def refuse(self, problem: Problem) -> str | None:
+        reads_baseline = self.baseline_in_reward or self.attempts_per_episode > 1
+        if reads_baseline and len(problem.baseline_asserts) < len(problem.baseline_tests):
+            return (
+                "game multistage needs baseline tests in Python for game.baseline_in_reward and game.attempts_per_episode, "
+                "not tests of output; game unit_tests takes both"
+            )
         if problem.is_function and problem.reference_solution:
             return None if problem.evaluation_tests else "it has no tests, by which programs could be judged"
         return (

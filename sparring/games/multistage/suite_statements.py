@@ -27,6 +27,8 @@ _CHARS_OF_STATEMENT = 200
 """A longer statement counts as several statements: one more for each further so many characters."""
 _MOST_CHARS, _MOST_NAMES = 400, 20
 """Maximum length of a value that replaces a name, and maximum number of names that are replaced in one statement."""
+_MOST_EXPONENT, _MOST_BASE = 64, 1 << 64
+"""Of a power that is computed."""
 _CUT_OFF = 8
 """Maximum number of tries to parse a part; each try leaves out one more of the last lines."""
 _ALIAS = "candidate"
@@ -281,16 +283,28 @@ class _Replace(ast.NodeTransformer):
         self.generic_visit(node)
         return _computed(node) or node
 
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        return _item(node) or node
+
 
 def _computed(node: ast.BinOp) -> ast.expr | None:
-    """Returns the value of a sum, difference, product or quotient of literals, such as 2 + 3, [0] * 3 and 1 / 3, as an
-    expression; None if the node is something else, or the value is too long."""
+    """Returns the value of an operation on literals, such as 2 + 3, [0] * 3, 1 / 3 and 10**9, as an expression; None if the
+    node is something else, or the value is too long."""
     try:
         match ast.literal_eval(node.left), node.op, ast.literal_eval(node.right):
             case int() | float() as a, ast.Add() | ast.Sub() | ast.Mult() as op, int() | float() as b:
                 value = a + b if isinstance(op, ast.Add) else a - b if isinstance(op, ast.Sub) else a * b
             case int() | float() as a, ast.Div(), int() | float() as b:
                 value = a / b
+            case int() | float() as a, ast.FloorDiv(), int() | float() as b:
+                value = a // b
+            case int() | float() as a, ast.Mod(), int() | float() as b:
+                value = a % b
+            case int() | float() as a, ast.Pow(), int() as b if (
+                abs(b) <= _MOST_EXPONENT and abs(a) <= _MOST_BASE
+            ):
+                value = a**b
             case str() | list() | tuple() as a, ast.Add(), str() | list() | tuple() as b if type(a) is type(
                 b
             ):
@@ -301,6 +315,15 @@ def _computed(node: ast.BinOp) -> ast.expr | None:
                 return None
         return _written(value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, ArithmeticError):
+        return None
+
+
+def _item(node: ast.Subscript) -> ast.expr | None:
+    """Returns an item of a literal, such as case[0] of a loop over literal cases, as an expression; None if the node is
+    something else."""
+    try:
+        return _written(ast.literal_eval(node.value)[ast.literal_eval(node.slice)])
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, LookupError):
         return None
 
 

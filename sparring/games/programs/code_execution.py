@@ -51,11 +51,11 @@ class CodeExecutionRules(SolverRules):
 
     async def earn(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> bool:
         program, limits = problem.in_harness(attempt.artifact), problem.limits_over(self.sandbox_limits)
-        is_python = is_valid_python(attempt.artifact)
         runs = [OutputTest(stdout=None)]
         if (verdicts := await judged(sandbox.judge(program, runs, limits=limits))) is None:
             return False
         verdict, outcomes = verdicts[0], outcomes_of(runs, verdicts)
+        is_python = verdict.passed or is_valid_python(attempt.artifact)
         reward = execution_reward(verdict, is_python)
         if self.gate_on_tests and reward > 0:
             tests = await judged(sandbox.judge(program, problem.baseline_tests, limits=limits))

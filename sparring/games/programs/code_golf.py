@@ -30,14 +30,6 @@ A program of {bytes} bytes is known; find a shorter one:
 """
 
 
-def golf_scores(greedy: Sequence[JudgedProgram], rules: "CodeGolfRules") -> dict[str, float]:
-    """Returns bytes: the mean length of the programs that solve their task, missing if there are none; and kaggle_score:
-    the sum over all tasks."""
-    sizes = [utf8_bytes(judged.program) for judged in greedy if judged.solved]
-    score = sum(kaggle_score(True, size) for size in sizes)
-    return {"kaggle_score": score} | ({"bytes": fmean(sizes)} if sizes else {})
-
-
 class CodeGolfRules(SolverRules):
     """Config of a game in which a program maps grids to grids, and is rewarded for being correct and short."""
 
@@ -72,9 +64,17 @@ class CodeGolfRules(SolverRules):
         super().read(attempt, problem)
         attempt.artifact = attempt.artifact.strip()
 
+    def further_scores(self, greedy: Sequence[JudgedProgram]) -> dict[str, float]:
+        """Returns bytes: the mean length of the programs that solve their task, missing if there are none; and
+        kaggle_score: the sum over all tasks."""
+        sizes = [utf8_bytes(judged.program) for judged in greedy if judged.solved]
+        score = sum(kaggle_score(True, size) for size in sizes)
+        return {"kaggle_score": score} | ({"bytes": fmean(sizes)} if sizes else {})
+
     async def earn(self, problem: Problem, attempt: Trajectory, sandbox: Sandbox) -> bool:
         limits = problem.limits_over(self.sandbox_limits)
-        verdicts = await judged(sandbox.judge(attempt.artifact, problem.baseline_tests, limits=limits))
+        program = problem.in_harness(attempt.artifact)
+        verdicts = await judged(sandbox.judge(program, problem.baseline_tests, limits=limits))
         if verdicts is None:
             return False
         attempt.outcomes = outcomes_of(problem.baseline_tests, verdicts)

@@ -14,6 +14,7 @@ from sparring.core.play import GENERATOR
 from sparring.core.problem import Problem
 from sparring.core.verdict import Limits, OutputTest, Status
 from sparring.games.parsing import read_program
+from sparring.games.program_scores import JudgedProgram
 from sparring.games.rules import Rules
 from sparring.games.turns import again_message, answer_all, further, try_again, worst
 
@@ -50,6 +51,10 @@ class SolverRules(Rules):
         """Number of a problem's baseline tests that the reward uses, from the first one; None: all."""
         return None
 
+    def further_scores(self, greedy: Sequence[JudgedProgram]) -> dict[str, float]:
+        """Returns scores of greedy programs, one for each problem, besides those of every game."""
+        return {}
+
     def game(self) -> Game:
         return SolverGame(self)
 
@@ -63,7 +68,7 @@ class SolverRules(Rules):
     def refuse(self, problem: Problem) -> str | None:
         if "rewarded tests" in self.uses and not problem.baseline_tests:
             return "it has no test that a reward may use (baseline_tests)"
-        return None
+        return None if problem.evaluation_tests else "it has no tests, by which programs could be judged"
 
     def refuse_but_python(self, problem: Problem) -> str | None:
         if problem.language == "python":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparring.core.problem import Problem
-from sparring.core.source import parse, unchecked
+from sparring.core.source import parse_or_none, unchecked
 from sparring.problems.formats.records import Entry, problems_of
 from sparring.problems.formats.sources import signature_under_test
 from sparring.problems.loader import ProblemFileError, kind_of
@@ -56,6 +56,10 @@ def _problem(entry: Entry, fields: Mapping[str, str]) -> Problem:
     if not baseline and not hidden:
         raise entry.fault(fields["baseline_tests"], "no tests", "at least one assert")
     reference = _text(entry, fields, values, "reference_solution")
+    if parse_or_none(reference) is None:
+        raise entry.fault(fields["reference_solution"], "not Python", "a solution in Python 3")
+    if not (description := _text(entry, fields, values, "description").strip()):
+        raise entry.fault(fields["description"], "an empty text", "a text that states the task")
     signature = _text(entry, fields, values, "function_signature")
     tags = values.get("tags") or ()
     difficulty = values.get("difficulty")
@@ -63,7 +67,7 @@ def _problem(entry: Entry, fields: Mapping[str, str]) -> Problem:
         difficulty = int(difficulty)
     return Problem(
         id=str(values["id"]) if "id" in values else f"{entry.path.stem}/{entry.index}",
-        description=_text(entry, fields, values, "description").strip(),
+        description=description,
         function_signature=signature or signature_under_test(reference, baseline or hidden) or "",
         baseline_tests=baseline,
         reference_solution=reference,
@@ -93,7 +97,10 @@ def _tests(entry: Entry, column: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(test, str) for test in value):
         raise entry.fault(column, f"found {kind_of(value)}", 'asserts, such as ["assert f(1) == 2"]')
     for test in value:
-        with suppress(SyntaxError):
-            if (loose := unchecked(parse(test))) is not None:
-                raise entry.fault(column, f"{loose!r:.80} checks nothing", f"'assert {loose:.80}'")
+        if (tree := parse_or_none(test)) is None:
+            raise entry.fault(
+                column, f"{test!r:.80}, which is not Python", "an assert, such as 'assert f(1) == 2'"
+            )
+        if (loose := unchecked(tree)) is not None:
+            raise entry.fault(column, f"{loose!r:.80} checks nothing", f"'assert {loose:.80}'")
     return tuple(value)

@@ -237,6 +237,8 @@ def _tests(entry: Entry, text: str | dict[str, Any]) -> tuple[str | None, list[T
     pairs = zip(inputs, outputs, strict=True)
     if name is None:
         return None, [AppsTest(stdin=_text(i), stdout=_text(o)) for i, o in pairs]
+    if not isinstance(name, str) or not name.isidentifier():
+        raise entry.fault("input_output", f"fn_name {name!r}", "the name of a function")
     if not all(isinstance(arguments, list) for arguments in inputs):
         return name, []  # some of TACO's rows have code there
     return name, [
@@ -273,5 +275,5 @@ def _tags(entry: Entry, tags: str | list[str] | None) -> tuple[str, ...]:
 
 def _amount(text: str | None, units: dict[str, float]) -> float | None:
     """Returns the amount in a text, such as 2.0 for "2.0 seconds"; None if the text is no amount in these units."""
-    found = re.fullmatch(r"\s*([\d.]+)\s*([a-z]+?)s?\s*", text or "", re.IGNORECASE)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", text or "", re.IGNORECASE)
     return float(found[1]) * units[found[2].lower()] if found and found[2].lower() in units else None

@@ -18,10 +18,9 @@ from typing import Any
 from pydantic import Field
 
 from sparring.core.problem import Problem
-from sparring.core.source import literal
+from sparring.core.source import literal, parse_or_none
 from sparring.problems.formats.humaneval import Task, check_test, checked_signature, helpers
 from sparring.problems.formats.records import Entry, problems_of
-from sparring.problems.formats.sources import parse_python
 
 _PER_TEST = 10
 """Number of inputs per test. Each test contains the reference solution's source: with one input per test, a data set would
@@ -54,7 +53,7 @@ def humaneval_plus(rows: Iterable[Entry]) -> list[Problem]:
 
 
 def _mbpp_problem(entry: Entry, task: _MbppPlus) -> Problem:
-    tree = parse_python(task.assertion)
+    tree = parse_or_none(task.assertion)
     asserts = [node for node in tree.body if isinstance(node, ast.Assert)] if tree else []
     if tree is None or not asserts:
         raise entry.fault("assertion", "no asserts in it", "the base tests, as Python asserts")

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pydantic import Field
 
 from sparring.core.problem import Problem
+from sparring.core.source import parse_or_none
 from sparring.problems.formats.records import Entry, Record, problems_of
-from sparring.problems.formats.sources import parse_python, signature_of
+from sparring.problems.formats.sources import signature_of
 
 
 class Task(Record):
@@ -42,7 +43,7 @@ def _problem(entry: Entry, task: _Tested) -> Problem:
 def checked_signature(entry: Entry, source: str, entry_point: str) -> str:
     """Returns the signature of the entry point in the prompt with the solution. Raises ProblemFileError if this is not a program
     that defines it."""
-    if parse_python(source) is None:
+    if parse_or_none(source) is None:
         raise entry.fault(
             "canonical_solution", "no valid Python after the prompt", "the rest of the function"
         )
@@ -60,7 +61,9 @@ def check_test(task: Task, test: str) -> str:
 def helpers(prompt: str, entry_point: str) -> str:
     """Returns the source of the prompt's statements besides the entry point and strings: imports, other functions, constants.
     Some tests use them, and an answer may omit them."""
-    tree = parse_python(prompt) or parse_python(f"{prompt.rstrip()}\n    pass\n")  # the head may have no body
+    tree = parse_or_none(prompt) or parse_or_none(
+        f"{prompt.rstrip()}\n    pass\n"
+    )  # the head may have no body
     kept = [
         node
         for node in (tree.body if tree else ())

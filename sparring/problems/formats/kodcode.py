@@ -8,8 +8,9 @@ from typing import TypeGuard
 from pydantic import AliasChoices, Field
 
 from sparring.core.problem import Problem
+from sparring.core.source import parse_or_none
 from sparring.problems.formats.records import Entry, Record, problems_of
-from sparring.problems.formats.sources import parse_python, signature_of, signature_under_test, unix_lines
+from sparring.problems.formats.sources import signature_of, signature_under_test, unix_lines
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +53,9 @@ def kodcode(rows: Iterable[Entry]) -> list[Problem]:
 
 def _problem(entry: Entry, question: _KodCodeRecord) -> Problem:
     solution = unix_lines(question.solution)
-    if parse_python(solution) is None:
+    if parse_or_none(solution) is None:
         raise entry.fault("solution", "not valid Python", "the reference solution")
-    tree = parse_python(unix_lines(question.test))
+    tree = parse_or_none(unix_lines(question.test))
     if tree is None:
         raise entry.fault("test", "not valid Python", "a module of pytest functions")
     tests = tuple(_tests(tree))

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from pydantic import AliasChoices, Field
 
 from sparring.core.problem import Problem
+from sparring.core.source import parse_or_none
 from sparring.problems.formats.records import Entry, Record, problems_of
-from sparring.problems.formats.sources import parse_python, signature_under_test, unix_lines
+from sparring.problems.formats.sources import signature_under_test, unix_lines
 
 SPLITS = {
     "prompt": range(1, 11),
@@ -51,7 +52,7 @@ def mbpp(rows: Iterable[Entry], *, split: str | None = None) -> list[Problem]:
 
 def _problem(entry: Entry, task: _MbppRecord) -> Problem:
     code = unix_lines(task.code)
-    if parse_python(code) is None:
+    if parse_or_none(code) is None:
         raise entry.fault("code", "not valid Python", "the reference solution")
     signature = signature_under_test(code, task.test_list)
     if signature is None:

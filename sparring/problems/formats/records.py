@@ -82,9 +82,18 @@ class Entry:
 
 
 def problems_of(rows: Iterable[Entry], convert: Callable[[Entry], Problem | None]) -> list[Problem]:
-    """Returns the problem of each entry for which there is one. Entries that `convert` refuses with ProblemFileError are
-    left out if the entries have a list of faults; else the error is raised."""
-    read = (attempt(lambda entry=entry: convert(entry), entry.faults) for entry in rows)
+    """Returns the problem of each entry for which there is one. Entries that `convert` refuses with ProblemFileError, or whose
+    limits are out of range, are left out if the entries have a list of faults; else the error is raised."""
+
+    def converted(entry: Entry) -> Problem | None:
+        try:
+            return convert(entry)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            limit = str(first["loc"][0])
+            raise entry.fault("limits", f"{limit} {first['input']}", f"one that {first['msg']}") from None
+
+    read = (attempt(lambda entry=entry: converted(entry), entry.faults) for entry in rows)
     return [problem for problem in read if problem is not None]
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 
 from sparring.core.problem import Problem
-from sparring.core.source import BOM, literal, parse, parse_signature
+from sparring.core.source import BOM, literal, parse_or_none, parse_signature
 from sparring.core.verdict import Limits, OutputTest, Test
 from sparring.problems.loader import names_defined
 
@@ -31,19 +31,11 @@ HARNESS_IMPORTS = "\n".join(
 is that of LiveCodeBench's harness."""
 
 
-def parse_python(source: str) -> ast.Module | None:
-    """Returns the syntax tree, or None if the source is not Python 3."""
-    try:
-        return parse(source, most_chars=len(source))
-    except SyntaxError:
-        return None
-
-
 def python_solutions(sources: Iterable[str]) -> tuple[str, ...]:
     """Returns the first MOST_SOLUTIONS distinct sources that are Python 3. The data sets also contain Python 2, without a
     label."""
     distinct = dict.fromkeys(unix_lines(source).removeprefix(BOM) for source in sources)
-    return tuple(islice((source for source in distinct if parse_python(source)), MOST_SOLUTIONS))
+    return tuple(islice((source for source in distinct if parse_or_none(source)), MOST_SOLUTIONS))
 
 
 def unix_lines(text: str) -> str:
@@ -55,7 +47,7 @@ def signature_of(source: str, name: str) -> str | None:
 
     The code may end after a signature on one line, as starter code does.
     """
-    tree = parse_python(source)
+    tree = parse_or_none(source)
     if tree is None:
         line = re.search(rf"^[ \t]*((?:async )?def[ \t]+{re.escape(name)}[ \t]*\(.*)$", source, re.MULTILINE)
         function = parse_signature(line.group(1)) if line else None
@@ -72,9 +64,9 @@ def signature_of(source: str, name: str) -> str | None:
 def signature_under_test(source: str, tests: Iterable[str]) -> str | None:
     """Returns the signature of the function in `source` that the tests call, or None if they call none. If they call several
     functions, the outermost call counts."""
-    tree = parse_python(source)
+    tree = parse_or_none(source)
     defined = {node.name for node in _functions(tree)} if tree else set()
-    for test in map(parse_python, tests):
+    for test in map(parse_or_none, tests):
         for node in ast.walk(test) if test else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in defined:
                 return signature_of(source, node.func.id)
@@ -91,7 +83,7 @@ def with_signature(problem: Problem) -> Problem:
 def _signature_called(tests: Iterable[str]) -> str:
     """Returns a signature for the function that the tests call but do not define, with as many parameters as the calls have
     arguments. If they call several functions, the outermost call counts. Empty if they call no function, or a class."""
-    trees = [tree for test in tests if (tree := parse_python(test))]
+    trees = [tree for test in tests if (tree := parse_or_none(test))]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
     there = parameters.union(vars(builtins), *map(names_defined, trees))

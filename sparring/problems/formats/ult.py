@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from pydantic import Field
 
 from sparring.core.problem import Problem
+from sparring.core.source import parse_or_none
 from sparring.problems.formats.records import Entry, Record, problems_of
-from sparring.problems.formats.sources import parse_python, signature_of, unix_lines
+from sparring.problems.formats.sources import signature_of, unix_lines
 
 _DESCRIPTION = """\
 {description}
@@ -35,7 +36,7 @@ def ult(rows: Iterable[Entry]) -> list[Problem]:
 
 def _problem(entry: Entry, function: _UltRecord) -> Problem:
     code = unix_lines(function.code).strip() + "\n"
-    if parse_python(code) is None:
+    if parse_or_none(code) is None:
         raise entry.fault("code", "not valid Python", "source that defines the function")
     signature = signature_of(code, function.func_name)
     if signature is None:

@@ -1,7 +1,9 @@
 import argparse
 from dataclasses import replace
 
-from benchmarks.experiments import particular, sparring
+import pytest
+
+from benchmarks.experiments import particular, runs, sparring
 from benchmarks.experiments.games import spread
 from configs.load import load_run
 from lab.problems import toy_problems, with_random_tests
@@ -23,11 +25,30 @@ def test_arms_are_compared_by_what_each_gained(monkeypatch, capsys):
     }
     monkeypatch.setattr(sparring, "run", lambda arm, words, seed, options: runs[arm, seed])
     options = argparse.Namespace(arms=["adversarial", "frozen"], seeds=[1, 2])
-    figures, ratios = sparring.compare(options, sparring.ARMS)
+    figures = sparring.compare(options, sparring.ARMS)
     assert figures["adversarial"]["pass rate by stage"] == [0.6, 0.8]
     assert figures["adversarial"]["generator_pass_rate after"] == [0.9, 0.7]
-    assert round(ratios["gain_vs_frozen"], 9) == 2
+    assert [round(figures[arm]["gain"], 9) for arm in options.arms] == [0.4, 0.2]
     assert "0.600 0.800" in capsys.readouterr().out
+
+
+def test_a_score_that_nobody_has_is_shown_as_missing(monkeypatch, capsys):
+    lacks = result(0.5)
+    del lacks["held_out"]["after"]["kill_rate"], lacks["stages"][0]["held_out"]["generator_pass_rate"]
+    monkeypatch.setattr(sparring, "run", lambda *_: lacks)
+    figures = sparring.compare(argparse.Namespace(arms=["frozen"], seeds=[1]), sparring.ARMS)
+    assert figures["frozen"]["kill_rate after"] == figures["frozen"]["pass rate by stage"] == [None]
+    assert "-" in capsys.readouterr().out.split()
+
+
+def test_a_run_that_was_made_with_other_arguments_is_not_taken_for_this_one(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(runs.subprocess, "run", lambda command, check: made.append(command))
+    for _ in range(2):
+        runs.finished_run("toy", "one", tmp_path, ["--seed", "1"])
+    with pytest.raises(SystemExit, match=r"one was made with other arguments .*--output"):
+        runs.finished_run("toy", "one", tmp_path, ["--seed", "2"])
+    assert len(made) == 2
 
 
 def test_random_tests_replace_those_of_the_same_problems_in_the_same_order(tmp_path):

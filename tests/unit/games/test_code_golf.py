@@ -7,7 +7,7 @@ import pytest
 from sparring.core.problem import Problem
 from sparring.core.verdict import Limits, Status
 from sparring.games.program_scores import JudgedProgram
-from sparring.games.programs.code_golf import CodeGolfRules, golf_scores
+from sparring.games.programs.code_golf import CodeGolfRules
 from sparring.games.programs.game import SolverGame
 from sparring.games.programs.golf_rewards import GolfRules
 from tests.playing import Breaking, Letters, play, reader, with_tests
@@ -97,8 +97,15 @@ def test_the_scores_are_of_what_solves_its_task():
         JudgedProgram(program=p, test_rate=float(s is Status.PASSED), status=s)
         for p, s in (("p=1", Status.PASSED), ("p=int", Status.PASSED), ("p", Status.WRONG_ANSWER))
     ]
-    assert golf_scores(programs, CodeGolfRules()) == {"kaggle_score": 2497.0 + 2495.0, "bytes": 4.0}
-    assert golf_scores(programs[2:], CodeGolfRules()) == {"kaggle_score": 0}
+    assert CodeGolfRules().further_scores(programs) == {"kaggle_score": 2497.0 + 2495.0, "bytes": 4.0}
+    assert CodeGolfRules().further_scores(programs[2:]) == {"kaggle_score": 0}
+
+
+def test_a_program_is_judged_with_what_its_problem_puts_around_it(sandbox):
+    problem = replace(PROBLEM, preamble="from operator import itemgetter")
+    program = "def p(grid):\n    return [*map(itemgetter(slice(None, None, -1)), grid)]"
+    (attempt,) = play(game(), problem, [reader("generator", [program])], sandbox).trajectories
+    assert attempt.components["solved"] == 1 and attempt.components["bytes"] == len(program)
 
 
 def test_what_is_no_grid_task_is_refused():

@@ -403,6 +403,26 @@ def test_a_sandbox_failure_on_a_remembered_program_is_not_held_against_the_suite
     assert rewards(episode, "discriminator") == [1.0]
 
 
+@pytest.mark.parametrize(
+    ("programs", "memory"), [([WRONG], [RIGHT]), ([WRONG, RIGHT], []), ([RIGHT], [])], ids=str
+)
+def test_a_program_that_the_sandbox_cannot_judge_costs_a_suite_nothing(table, programs, memory):
+    """It might be what passes the suite's test, which earns less if nobody passes it."""
+    table.sandbox.broken = {RIGHT}
+    episode = table.play(programs, ["assert f(1) == 2"], memory=memory)
+    assert rewards(episode, "discriminator") == [None]
+    assert components(episode)["sandbox_failure"] == 1
+
+
+def test_a_suite_that_is_written_against_a_program_that_cannot_be_judged_is_dropped(table):
+    table.sandbox.broken = {RIGHT}
+    episode = table.play(
+        [RIGHT, WRONG_AT_3], ["assert f(3) == 6"] * 2, attack="program", memory=["def f(n): return n * 2"]
+    )
+    assert [reward is None for reward in rewards(episode, "discriminator")] == [True, False]
+    assert components(episode)["sandbox_failure"] == 1 and "sandbox_failure" not in components(episode, 1)
+
+
 def test_tests_that_kill_the_same_programs_are_duplicates_where_enough_programs_speak(table):
     rules = RewardRules(behaviour_duplicates_from=2)
     suite = "assert f(1) == 2\nassert f(2) == 4\nassert f(3) == 6"

@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import pytest
 
+from sparring.core.answers import extract_program
 from sparring.core.problem import Problem
 from sparring.games.multistage.emitted import EmittedTest, InputLimits, distinct, parse_suite, shown_calls
-from sparring.games.parsing import extract_program, read_program
+from sparring.games.parsing import read_program
 
 LIMITS = InputLimits(chars=120, items=5, abs_int=1000, string=8)
 
@@ -420,6 +421,21 @@ def test_an_assert_that_cannot_be_printed_does_not_parse(line):
     limits = InputLimits(chars=100_000)
     (test,) = parse_suite(line, problem(), test_format="strict", limits=limits)
     assert test.fault == "parse"
+
+
+@pytest.mark.parametrize(
+    ("suite", "calls"),
+    [
+        ("assert f([10**4]) == 10**4", ["f([10000])"]),
+        ("assert f(7 // 2) == 7 % 4", ["f(3)"]),
+        ("for case in [(1, 2), (3, 4)]:\n    assert f(case[0]) == case[1]", ["f(1)", "f(3)"]),
+        ("tests = [{'xs': 5}]\nfor t in tests:\n    assert f(t['xs']) == 5", ["f(5)"]),
+        ("cases = [(1, 2)]\nassert f(cases[7]) == 2", [None]),
+    ],
+)
+def test_boundaries_and_items_of_literal_cases_are_computed(suite, calls):
+    found = parse_suite(suite, problem(), test_format="strict", limits=InputLimits(abs_int=10**5))
+    assert [test.call for test in found] == calls or [test.fault for test in found] == ["literal"]
 
 
 def test_a_huge_exponent_is_not_computed():

@@ -94,7 +94,7 @@ def test_no_usable_task_is_an_error_even_when_skipping(tmp_path):
         load_tasks(tmp_path, faults=[])
     path = write(tmp_path, "[]")
     for place in (tmp_path, path):
-        with pytest.raises(ProblemFileError, match=r"none of its 1 \.json files holds a usable task"):
+        with pytest.raises(ProblemFileError, match=r"expected an object"):
             load_tasks(place, faults=[])
     with pytest.raises(ProblemFileError, match="no such file"):
         load_tasks(tmp_path / "absent.json")
@@ -174,6 +174,21 @@ def test_tasks_by_id_may_hold_the_outputs_of_their_tests(tmp_path):
     by_id["b2"]["test"] = [PAIR, {"input": [[1]]}]
     with pytest.raises(ProblemFileError, match=r"task b2: split 'test', pair 1, field 'output': missing"):
         load_tasks(write(tmp_path, by_id))
+
+
+def test_of_many_tasks_by_id_only_the_faulty_ones_are_left_out(tmp_path):
+    challenges = tmp_path / "a_challenges.json"
+    tasks = {name: {"train": [PAIR], "test": [{"input": [[1]]}]} for name in ("one", "two", "three")}
+    tasks["two"] = {"train": [{**PAIR, "input": [[11]]}], "test": [{"input": [[1]]}]}
+    tasks["three"]["test"] = [[1]]
+    challenges.write_text(json.dumps(tasks))
+    (tmp_path / "a_solutions.json").write_text(json.dumps({name: [[[3]]] for name in tasks}))
+    faults: list[ProblemFileError] = []
+    assert [task.id for task in load_tasks(challenges, faults)] == ["one"]
+    assert ["task two" in str(faults[0]), "task three" in str(faults[1])] == [True, True]
+    challenges.write_text(json.dumps({"two": tasks["two"]}))
+    with pytest.raises(ProblemFileError, match="task two"):
+        load_tasks(challenges, [])
 
 
 def test_a_task_may_carry_its_name(tmp_path):

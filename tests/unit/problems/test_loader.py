@@ -347,6 +347,23 @@ def test_faulty_problems(tmp_path, entry, message):
     assert error_of(write(tmp_path, entry)) == message
 
 
+@pytest.mark.parametrize("source", ["-" * 20_000 + "1", "1" + " + 1" * 100_000, "x = 1 \0"])
+def test_python_that_the_parser_cannot_hold_is_told_in_one_line(tmp_path, source):
+    assert "field 'hidden_tests[0]': not valid Python" in error_of(
+        write(tmp_path, changed(hidden_tests=[source]))
+    )
+    assert "field 'reference_solution': not valid Python" in error_of(
+        write(tmp_path, changed(reference_solution=source))
+    )
+
+
+def test_a_byte_order_mark_is_no_part_of_a_program(tmp_path):
+    (found,) = load_problems(
+        write(tmp_path, changed(reference_solution="\ufeffdef double(n):\n    return n * 2\n"))
+    )
+    assert "def double" in found.reference_solution
+
+
 @pytest.mark.parametrize("field", [name for name in GOOD if name != "id"])
 def test_every_field_but_hidden_tests_is_required(tmp_path, field):
     assert error_of(write(tmp_path, without(field))).startswith(f"{AT}field '{field}': missing; add ")

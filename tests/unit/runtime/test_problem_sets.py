@@ -3,17 +3,20 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from configs.evaluate import EvaluateOptions
 from configs.schema import Config
+from lab.problems import toy_problems
 from sparring.cli.evaluate import _problems as evaluated_problems
 from sparring.core.stages import REASONING_STAGES
 from sparring.core.verdict import OutputTest
 from sparring.games.multistage.messages import attack, solve
 from sparring.games.multistage.rules import MultistageRules
+from sparring.games.programs.code_execution import CodeExecutionRules
 from sparring.problems.formats import load_written
 from sparring.problems.loader import ProblemFileError
 from sparring.runtime import cluster, local
@@ -262,3 +265,33 @@ def test_tests_are_shown_in_a_run_without_held_out_problems(tmp_path):
 def test_a_problem_without_tests_is_no_problem_of_the_multistage_game():
     bare = load_written(str(DATA / "ult.jsonl"), EvaluateOptions(dataset="x", policy="a", format="ult"))
     assert "no tests" in (MultistageRules().refuse(bare[0]) or "")
+    assert "no tests" in (CodeExecutionRules().refuse(bare[0]) or "")
+
+
+def test_tests_of_output_are_none_for_rewards_of_the_multistage_game():
+    problem = replace(toy_problems("train")[0], baseline_tests=(OutputTest(code="print(f(3))", stdout="6"),))
+    assert MultistageRules().refuse(problem) is None
+    for rules in ({"baseline_in_reward": True}, {"attempts_per_episode": 2}):
+        assert "tests of output" in (MultistageRules.model_validate(rules).refuse(problem) or "")
+
+
+@pytest.mark.parametrize("reference", ["", "def f(n): return n"])
+def test_code_tests_that_are_not_run_refuse_a_problem_without_a_reference(tmp_path, reference):
+    """With one, they are judged on it before the run begins."""
+    row = {"say": "Return n.", "tests": ["import os\nassert f(os.getpid())"], "answer": reference}
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(row) + "\n" + json.dumps(row | {"tests": ["assert f(1) == 1"]}))
+    fields = {"description": "say", "baseline_tests": "tests", "reference_solution": "answer"}
+    config = Config.model_validate(
+        {
+            "game": {"kind": "unit_tests"},
+            "problems": {"file": str(file), "format": "fields", "fields": fields},
+            "generator": {"model": "a"},
+            "sandbox": {"code_tests": "refuse"},
+        }
+    )
+    if reference:
+        assert sum(map(len, load_splits(config))) == 2
+    else:
+        with pytest.raises(ProblemFileError, match="is code, which sandbox"):
+            load_splits(config)

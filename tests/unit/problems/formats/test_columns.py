@@ -146,3 +146,19 @@ def test_a_column_of_expressions_holds_no_tests(tmp_path) -> None:
     assert "'f(1) == 2' checks nothing; expected 'assert f(1) == 2'" in error_of(
         path, "fields", fields=fields
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tests": ["this is no python"]}, "field 'tests': 'this is no python', which is not Python"),
+        ({"answer": "also none ("}, "field 'answer': not Python"),
+        ({"instruction": " "}, "field 'instruction': an empty text"),
+    ],
+)
+def test_what_is_no_python_is_told(tmp_path, changes, said) -> None:
+    path = tmp_path / "table.jsonl"
+    row = {"instruction": "Add one.", "tests": ["assert f(1) == 2"], "answer": "def f(n): return n + 1"}
+    path.write_text(json.dumps(row | changes))
+    fields = {"description": "instruction", "baseline_tests": "tests", "reference_solution": "answer"}
+    assert said in error_of(path, "fields", fields=fields)

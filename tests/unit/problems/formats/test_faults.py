@@ -72,6 +72,9 @@ def test_every_format_names_a_missing_field(tmp_path) -> None:
         ("ult", {"code": "def f("}, "field 'code': not valid Python"),
         ("ult", {"func_name": "other"}, "field 'func_name': 'code' does not define it"),
         ("taco", {"tags": "Math"}, "field 'tags': no Python list"),
+        ("taco", {"time_limit": "300000 seconds"}, "field 'limits': cpu_s 300000.0; expected one that"),
+        ("taco", {"input_output": '{"inputs": [[1]], "outputs": [[1]], "fn_name": 5}'}, "fn_name 5; expected the name"),
+        ("code_contests", {"time_limit": -1}, "field 'limits': cpu_s -1"),
     ],
 )  # fmt: skip
 def test_faulty_entries(tmp_path, format, change, message) -> None:
