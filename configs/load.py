@@ -307,11 +307,11 @@ def latest_run(output: Path, name: str | None) -> Path:
     return runs[-1].parent.resolve()
 
 
-def recipe_path(name: str) -> tuple[Path, str]:
-    """Returns (file, size) for a path, or for the name of a recipe in configs/; NAME:SIZE names one of its sizes.
-    Raises ConfigError."""
-    base, _, size = (name, "", "") if Path(name).is_file() else name.partition(":")
-    for candidate in (Path(base), RECIPES / f"{base}.yaml"):
+def recipe_path(name: str, directory: Path = Path()) -> tuple[Path, str]:
+    """Returns (file, size) for a path, relative to the directory, or for the name of a recipe in configs/; NAME:SIZE names one
+    of its sizes. Raises ConfigError."""
+    base, _, size = (name, "", "") if (directory / name).is_file() else name.partition(":")
+    for candidate in (directory / base, RECIPES / f"{base}.yaml"):
         if candidate.is_file():
             return candidate, size
     known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.yaml")))
@@ -335,12 +335,15 @@ def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dic
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a mapping of configuration keys")
     if (base := values.pop("base", None)) is not None:
-        below, its_size = recipe_path(str(base))
-        if below in (path, *above):
+        try:
+            below, its_size = recipe_path(str(base), path.parent)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: base {base}: {str(error).partition(': ')[2]}") from None
+        if below.resolve() in (path.resolve(), *above):
             raise ConfigError(
                 f"{path}: base {base}: that recipe is itself built on this one; name another base"
             )
-        values = with_keys(read_recipe(below, its_size, (path, *above)), values)
+        values = with_keys(read_recipe(below, its_size, (path.resolve(), *above)), values)
     sizes = values.pop("sizes", None) or {}
     if not isinstance(sizes, dict):
         raise ConfigError(f"{path}: sizes: expected a mapping of names to configuration keys (got {sizes!r})")

@@ -98,6 +98,8 @@ def export_tests(options: argparse.Namespace) -> None:
         (problem, new) for problem in train if (new := _without_own(problem, killing.get(problem.id, {})))
     ]
     tests = sum(len(new) for _, new in found)
+    if not tests:
+        raise SparringError(f"{run}: every test that failed programs repeats one of its problem's own tests")
     with whole_or_not_at_all(options.to) as draft:
         with (draft / "train.jsonl").open("w", encoding="utf-8") as lines:
             lines.writelines(json.dumps(row_of(problem, new)) + "\n" for problem, new in found)

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.load import DEFAULT_RECIPE
+from configs.load import DEFAULT_RECIPE, RECIPES, recipe_path
 from configs.schema import Config
 from sparring.core.commands import home_path, parser_of, plain_endings
 from sparring.runtime.logs import quiet_logs
@@ -53,6 +53,8 @@ from sparring.tracking.run_record import versions
 
 BASELINE = "baseline"
 _DRAWN = ("random", "asha", "pbt")
+_ALONE = {"parallel": 1, "gpus": 0.0}
+"""Defaults of the options that say how many trials run at once."""
 _REPORT = "Prints tables, and writes report.md, report.json, runs.csv and pictures to --to or the (first) directory."
 
 
@@ -74,7 +76,13 @@ def main(arguments: Sequence[str]) -> None:
 def carry_out(sweep: Sweep, directory: Path, options: argparse.Namespace) -> None:
     """Runs a sweep to its end and reports. Raises SparringError, or SystemExit if trials failed."""
     print(f"sweep: {directory}: {len(sweep.settings)} settings x {len(sweep.replicates)}", flush=True)
+    _check_places(options)
     again = f"python -m sparring sweep resume {directory}"
+    again += "".join(
+        f" --{name} {value:g}"
+        for name, value in (("parallel", options.parallel), ("gpus", options.gpus))
+        if value != _ALONE[name]
+    )
     try:
         from sparring.sweeps.tuning import (
             run_sweep,  # imports all of Ray: a second in which Ctrl-C may come, too
@@ -88,6 +96,13 @@ def carry_out(sweep: Sweep, directory: Path, options: argparse.Namespace) -> Non
         raise SystemExit(f"{len(failed)} trials failed, see above; try them again: {again}")
 
 
+def _check_places(options: argparse.Namespace) -> None:
+    if options.parallel < 1:
+        raise SweepError(f"--parallel {options.parallel}: expected 1 or more")
+    if options.gpus < 0:
+        raise SweepError(f"--gpus {options.gpus:g}: expected 0 or more")
+
+
 # ---------------------------------------------------------------------- what is to be run
 def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path) -> Sweep:
     """Returns a new sweep, which is checked and saved. Raises SparringError."""
@@ -97,8 +112,12 @@ def new_sweep(options: argparse.Namespace, rest: Sequence[str], directory: Path)
         )
     if options.seeds < 1:
         raise SweepError(f"--seeds {options.seeds}: expected 1 or more")
-    if Path(options.config).is_file():  # a trial has a working directory of its own
-        options.config = str(Path(options.config).resolve())
+    if options.samples is not None and options.samples < 1:
+        raise SweepError(f"--samples {options.samples}: expected 1 or more")
+    _check_places(options)
+    file, size = recipe_path(options.config)
+    if file.parent != RECIPES:  # a trial has a working directory of its own
+        options.config = f"{file.resolve()}:{size}" if size else str(file.resolve())
     base: dict[str, Any] = {}
     if options.local:
         config = base_config(options.config, rest, {})
@@ -224,10 +243,16 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="WHAT")
     run = argparse.ArgumentParser(add_help=False)
     run.add_argument(
-        "--parallel", type=int, default=1, help="number of trials that run at once. Default: %(default)s"
+        "--parallel",
+        type=int,
+        default=_ALONE["parallel"],
+        help="number of trials that run at once. Default: %(default)s",
     )
     run.add_argument(
-        "--gpus", type=float, default=0.0, help="GPUs of each trial, or a share of one. Default: %(default)s"
+        "--gpus",
+        type=float,
+        default=_ALONE["gpus"],
+        help="GPUs of each trial, or a share of one. Default: %(default)s, with which all trials see all GPUs",
     )
     common = argparse.ArgumentParser(add_help=False, parents=[run])
     common.add_argument(
@@ -239,6 +264,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         default=1,
         help="number of seeds of each setting, counted from 1. Default: %(default)s",
     )
+    common.set_defaults(samples=None)
     common.add_argument("--local", action="store_true", help="run each trial in one process, without Ray")
     common.add_argument(
         "--metric",

@@ -70,7 +70,8 @@ class ModelCache(Generic[L]):
     async def use(self, name: str) -> AsyncIterator[L]:
         """Yields the model, which is loaded if it is not. Raises what `start` raises; the next request then tries again."""
         place = self._places.get(name)
-        if place is None or place.useless:  # it died while no request used it
+        # useless: it died while no request used it. locked: another model waits for room, and its turn comes first
+        if place is None or place.useless or self._room.locked():
             place = await self._make(name)
         place.users += 1
         try:

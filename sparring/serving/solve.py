@@ -69,8 +69,8 @@ class SolveRequest(BaseModel):
     top_p: float = Field(0.9, gt=0, le=1)
     top_k: int = Field(0, ge=0)
     max_tokens: int | None = Field(None, ge=1)
-    """Maximum number of tokens per turn. Default: as many as fit into the context and into this turn's share of the
-    service's --max-tokens."""
+    """Maximum number of tokens per turn. Default: those of the model's run, or 512, if they fit into the context and into this
+    turn's share of the service's --max-tokens."""
     stages: Literal["all", "none"] | None = None
     seed: int = 1
     stream: bool = False

@@ -54,8 +54,8 @@ _GOLF: Mapping[str, Keys] = {
     },
     "tasks in random order": {"curriculum.order": "random"},
     "shortest known program shown": {"game.show_best": True},
-    "gae": {"generator.learner.estimator.kind": "gae"},
-    "gae, rewards normalised by task": {
+    "estimator gae": {"generator.learner.estimator.kind": "gae"},
+    "estimator gae, rewards normalised by task": {
         "generator.learner.estimator.kind": "gae",
         "generator.learner.estimator.normalise_rewards": "task",
     },

@@ -26,16 +26,28 @@ _libc = ctypes.CDLL(None)
 class DriverProcess:
     """A process of driver.py. It ends when the process that started it ends, however that happens."""
 
-    def __init__(self, run: Path, arguments: Sequence[str], log: Path, directory: str = "") -> None:
+    def __init__(
+        self,
+        run: Path,
+        arguments: Sequence[str],
+        log: Path,
+        directory: str = "",
+        omp_threads: str | None = None,
+    ) -> None:
         """A run that exists already is resumed.
 
         Args:
             arguments: arguments of driver.py
             directory: working directory, if this machine has it. Default: the repository
+            omp_threads: value of OMP_NUM_THREADS, which Ray sets to 1 in its workers. Default: unset
         """
         self._run, self._log = run, log
         resume = ["--resume"] if (run / "config.yaml").is_file() else []
         environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") or k in _KEPT}
+        environment.pop("OMP_NUM_THREADS", None)
+        if omp_threads is not None:
+            environment["OMP_NUM_THREADS"] = omp_threads
+        self._log_begins = log.stat().st_size if log.is_file() else 0
         with log.open("a", encoding="utf-8") as out:
             self._process = subprocess.Popen(
                 [sys.executable, str(_ROOT / "driver.py"), *arguments, *resume],
@@ -91,6 +103,9 @@ class DriverProcess:
         code = self._process.returncode
         if code < 0:
             return f"killed by {signal.Signals(-code).name} (see {self._log})"
-        lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
+        with self._log.open("rb") as log:
+            log.seek(self._log_begins)  # earlier tries have written before
+            text = log.read().decode(errors="replace")
+        lines = [line for line in text.splitlines() if line.strip()]
         said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
         return (said or lines or [f"exit status {code}"])[-1].strip()

@@ -1,7 +1,6 @@
 """Plots of a sweep: learning curves with their intervals, and the settings beside each other."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparring.evaluation.intervals import Interval
@@ -30,7 +29,8 @@ def learning_curves(curves: Curves, metric: str) -> "Figure":
             widths = [found.half_width if len(found.by_seed) > 1 else 0.0 for _, found in parts[part]]
             low, high = zip(*((m - w, m + w) for m, w in zip(means, widths, strict=True)), strict=True)
             axis.fill_between(steps, low, high, alpha=0.15, color=line.get_color())
-    axes["validation"].set(title=f"validation: {metric}", xlabel="step")
+    some = f" ({_MOST} of {len(curves)} settings)" if len(curves) > _MOST else ""
+    axes["validation"].set(title=f"validation: {metric}{some}", xlabel="step")
     axes["training"].set(title="training: mean reward", xlabel="step")
     for axis in axes.values():
         axis.xaxis.get_major_locator().set_params(integer=True)
@@ -57,7 +57,3 @@ def settings_beside(after: Mapping[str, Interval], metric: str) -> "Figure":
     axis.grid(alpha=0.3)
     figure.tight_layout()
     return figure
-
-
-def save(figure: "Figure", path: Path) -> None:
-    figure.savefig(path, dpi=120, format="png")

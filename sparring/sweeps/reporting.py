@@ -2,6 +2,7 @@
 plots."""
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from configs.layers import leaves
 from configs.schema import Config
 from learners.checkpoints import base_of
 from sparring.core.errors import SparringError
+from sparring.core.play import GENERATOR
 from sparring.problems.contamination import normalised
 from sparring.runtime import plan
 from sparring.runtime.problem_sets import load_splits
@@ -20,6 +21,7 @@ from sparring.sweeps import plots, reports
 from sparring.sweeps.runs import RunFiles, read_runs, value_of
 from sparring.sweeps.spec import DEFAULT_METRIC, Sweep, SweepError
 from sparring.sweeps.tables import Table
+from sparring.tracking.plots import save_figure
 from sparring.tracking.rows import write_json, write_text
 from sparring.tracking.run_record import versions
 from sparring.tracking.runs import played
@@ -38,11 +40,13 @@ def write_report(
     """Writes the report. Raises SweepError.
 
     Args:
-        to: Default: the first directory
+        to: Default: the sweep's directory
         metric, mode: Default: those of the sweep
         threshold: value of the metric; the steps until it is reached are counted
     """
     runs, sweep = read_runs(directories)
+    if sweep is None and to is None:  # the first run has pictures of the same names
+        raise SweepError("--to: several runs have no common directory: give one for the report")
     metric = metric or (sweep.metric if sweep else DEFAULT_METRIC)
     mode = mode or (sweep.mode if sweep else "max")
     groups = reports.by_setting(runs)
@@ -59,9 +63,9 @@ def write_report(
     write_text(to / "report.md", _markdown(tables, origin))
     _write_csv(to / "runs.csv", (_run_row(run, metric) for run in runs))
     _write_csv(to / "tasks.csv", (row for run in runs for row in task_rows(run)))
-    plots.save(plots.learning_curves(reports.curves(counted, metric), metric), to / "learning_curves.png")
+    save_figure(plots.learning_curves(reports.curves(counted, metric), metric), to / "learning_curves.png")
     if after := reports.after(counted, metric):
-        plots.save(plots.settings_beside(after, metric), to / "settings.png")
+        save_figure(plots.settings_beside(after, metric), to / "settings.png")
     print(f"\nreport: {to / 'report.md'}, with report.json, runs.csv, tasks.csv and pictures beside it")
 
 
@@ -69,7 +73,7 @@ def tables_of(
     groups: reports.Groups, metric: str, mode: str, threshold: float | None, sweep: Sweep | None
 ) -> list[Table]:
     counted = reports.counted(groups)
-    amount = parameters if sweep is not None and sweep.kind == "model-size" else (lambda run: run.amount)
+    amount = _amount_of(sweep)
     found = [
         reports.summary(groups, metric),
         population(counted, metric, sweep) if sweep is not None and sweep.kind == "pbt" else None,
@@ -88,16 +92,31 @@ def tables_of(
     return [table for table in found if table is not None]
 
 
+def _amount_of(sweep: Sweep | None) -> Callable[[RunFiles], float | None]:
+    """Returns the function that returns the number in which the settings of a series differ."""
+    if sweep is None or sweep.kind != "model-size":
+        return lambda run: run.amount
+    roles = [key.removesuffix(".model") for key in sweep.settings[0].keys]
+    return lambda run: parameters(run, roles[0])
+
+
 def population(groups: reports.Groups, metric: str, sweep: Sweep) -> Table:
     """Returns a table for PBT: the keys that each member began with and those that it ended with, the best member
     first."""
     better = -1 if sweep.mode == "max" else 1
     rows = []
     for run in sorted(chain(*groups.values()), key=lambda run: better * (run.last(metric) or 0.0)):
-        keys = dict(leaves(run.config))
-        ended = " ".join(f"{key}={keys.get(key)}" for key in sweep.mutations)
+        ended = " ".join(f"{key}={_at(run.config, key)}" for key in sweep.mutations)
         rows.append([run.directory.name.partition(".")[0], run.setting, ended, run.last(metric)])
     return Table(title="population", header=("member", "began with", "ended with", metric), rows=rows)
+
+
+def _at(config: Mapping[str, Any], key: str) -> Any:
+    """Returns the value of a key, such as "generator.learner.lora", or None."""
+    value: Any = config
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def _check(runs: Sequence[RunFiles], metric: str) -> None:
@@ -136,12 +155,12 @@ def task_rows(run: RunFiles) -> Iterator[dict[str, Any]]:
             yield origin | {"problem": problem, "split": "held out", "step": step, "value": value}
 
 
-def parameters(run: RunFiles) -> float | None:
-    """Returns the number of parameters of the generator's model, or of the base model if it has an adapter; None if
+def parameters(run: RunFiles, role: str = GENERATOR) -> float | None:
+    """Returns the number of parameters of a policy's model, or of the base model if it has an adapter; None if
     that is not known."""
     from huggingface_hub import snapshot_download
 
-    if (folder := _policy(run)) is None:
+    if (folder := _policy(run, role)) is None:
         return None
     model = base_of(folder) or str(folder)
     if not Path(model).is_dir():  # a hub id: it is in the cache, since this machine has trained on it
@@ -187,9 +206,9 @@ def _tokenizers(groups: reports.Groups) -> Table | None:
     return reports.tokenizers(list(dict.fromkeys(programs))[:_PROGRAMS], by_name)
 
 
-def _policy(run: RunFiles) -> Path | None:
-    """Returns the generator in the newest checkpoint."""
-    return max(run.directory.glob("checkpoints/step_*/generator"), default=None)
+def _policy(run: RunFiles, role: str = GENERATOR) -> Path | None:
+    """Returns a policy in the newest checkpoint."""
+    return max(run.directory.glob(f"checkpoints/step_*/{role}"), default=None)
 
 
 def _run_row(run: RunFiles, metric: str) -> dict[str, Any]:
@@ -202,10 +221,11 @@ def _run_row(run: RunFiles, metric: str) -> dict[str, Any]:
 def _write_csv(path: Path, rows: Iterator[dict[str, Any]]) -> None:
     found = list(rows)
     names = list(dict.fromkeys(name for row in found for name in row))
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(found)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names)
+    writer.writeheader()
+    writer.writerows(found)
+    write_text(path, text.getvalue())
 
 
 def _markdown(tables: Sequence[Table], origin: Mapping[str, Any]) -> str:

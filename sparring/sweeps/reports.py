@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from sparring.core.source import parse
+from sparring.evaluation.best_of import spearman
 from sparring.evaluation.intervals import Interval, interval
 from sparring.sweeps.runs import RunFiles
 from sparring.sweeps.statistics import (
@@ -20,10 +21,8 @@ from sparring.sweeps.statistics import (
     correlation,
     correlation_range,
     falls,
-    rank_correlation,
     steps_to,
     thirds,
-    unlike_tokens,
 )
 from sparring.sweeps.tables import Cell, Table
 from sparring.tracking.runs import players_of
@@ -149,7 +148,7 @@ def series(groups: Groups, metric: str, amount: Callable[[RunFiles], float | Non
             for run in groups[s]
             if run.replicate == replicate and (value := run.last(metric)) is not None
         ]
-        rank = rank_correlation(*zip(*points, strict=True)) if len(points) > 1 else None
+        rank = spearman(*zip(*points, strict=True)) if len(points) > 1 else None
         ranks.append((_fold(replicate) or replicate, rank))
     if (ranked := over_units(ranks)) is not None:
         said.append(f"rank correlation of amount and {metric} {ranked}")
@@ -221,13 +220,16 @@ def tokenizers(
     """Compares how tokenizers divide the same programs."""
     if len(by_name) < 2 or not programs:
         return None
-    unlike = unlike_tokens(programs, by_name)
+    pieces = {name: [list(cut(program)) for program in programs] for name, cut in by_name.items()}
     base = next(iter(by_name))
     rows: list[list[Cell]] = []
-    for name, cut in by_name.items():
-        lengths = [len(cut(program)) for program in programs]
+    for name, cut_up in pieces.items():
+        lengths = [len(of_program) for of_program in cut_up]
         per_token = sum(map(len, programs)) / max(1, sum(lengths))
-        rows.append([name, interval([float(n) for n in lengths]), per_token, unlike.get((base, name))])
+        unlike = fmean(one != other for one, other in zip(pieces[base], cut_up, strict=True))
+        rows.append(
+            [name, interval([float(n) for n in lengths]), per_token, None if name == base else unlike]
+        )
     return Table(
         title=f"tokenizers on {len(programs)} programs",
         header=("setting", "tokens a program", "characters a token", f"cut unlike {base!r}"),

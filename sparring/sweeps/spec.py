@@ -33,7 +33,7 @@ SPEC = "sweep.json"
 DEFAULT_METRIC = "generator_pass_rate"
 _OWN_KEYS = ("config", "seed", "output_dir", "run_name", "resume", "resume_from", "fresh", "plan", "plan_for")
 """Keys of a run that the sweep itself sets."""
-_OF_PROBLEMS = ("--problems", "SPARRING_PROBLEMS__")
+_OF_PROBLEMS = ("--problems", "SPARRING_PROBLEMS")
 """Beginnings of arguments and environment variables that set keys of problems."""
 
 
@@ -73,8 +73,6 @@ class Sweep(Settings):
     mode: Literal["max", "min"] = "max"
     interval: int | None = None
     """Number of steps between two comparisons of a trial with others; for asha and pbt."""
-    keep: int = 3
-    """About one in so many trials goes on after a comparison; for asha."""
     mutations: dict[str, Any] = {}
     """Values that a member may change each key to: a list, or {"low", "high", "log"}; for pbt."""
     command: str = ""
@@ -247,7 +245,6 @@ def recipe_of(sweep: Sweep, trial: Trial, keys: Mapping[str, Any] | None = None)
 
 def write_recipe(directory: Path, name: str, recipe: Mapping[str, Any]) -> Path:
     file = directory / "configs" / f"{name}.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, yaml.safe_dump(dict(recipe), sort_keys=False))
     return file
 

@@ -2,8 +2,8 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from sparring.evaluation.intervals import Interval, interval
 
@@ -37,11 +37,6 @@ def falls(means: Sequence[float]) -> list[int]:
     return [place for place, (low, high) in enumerate(pairwise(means), start=1) if high < low]
 
 
-def rank_correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Returns Spearman's rank correlation, or None if one of the two does not vary."""
-    return correlation(_ranks(xs), _ranks(ys))
-
-
 def correlation(xs: Sequence[float], ys: Sequence[float]) -> float | None:
     """Returns Pearson's correlation, or None if one of the two does not vary."""
     if len(xs) < 2 or len(set(xs)) < 2 or len(set(ys)) < 2:
@@ -69,21 +64,3 @@ def by_tag(tasks: Mapping[str, float], tags: Mapping[str, Sequence[str]]) -> dic
         for tag in tags.get(task, ()):
             found.setdefault(tag, []).append(value)
     return found
-
-
-def unlike_tokens(
-    programs: Sequence[str], tokenizers: Mapping[str, Callable[[str], Sequence[str]]]
-) -> dict[tuple[str, str], float]:
-    """Returns, for each pair of tokenizers, the share of the programs that they divide differently."""
-    pieces = {name: [list(cut(program)) for program in programs] for name, cut in tokenizers.items()}
-    return {
-        (a, b): statistics.fmean(x != y for x, y in zip(pieces[a], pieces[b], strict=True))
-        for a, b in combinations(pieces, 2)
-    }
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Returns the ranks, from 1; equal values share their mean rank."""
-    ordered = sorted(values)
-    first = {value: ordered.index(value) for value in set(values)}
-    return [first[value] + (ordered.count(value) + 1) / 2 for value in values]

@@ -9,6 +9,8 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,6 @@ import ray
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining, TrialScheduler
 
-from configs.layers import leaves
 from sparring.core.errors import RunFailed
 from sparring.runtime.ray_start import join_ray, start_ray
 from sparring.sweeps.driving import DriverProcess
@@ -33,7 +34,16 @@ from sparring.sweeps.runs import (
     step_of,
     value_of,
 )
-from sparring.sweeps.spec import Sweep, Trial, arguments_of, load_sweep, read_written, recipe_of, write_recipe
+from sparring.sweeps.spec import (
+    Sweep,
+    SweepError,
+    Trial,
+    arguments_of,
+    load_sweep,
+    read_written,
+    recipe_of,
+    write_recipe,
+)
 from sparring.tracking.rows import read_rows, write_json
 
 _QUIET = {
@@ -45,15 +55,18 @@ _QUIET = {
 }
 _POINTER = "checkpoint.json"
 _NO_END = 10**9
+_KEPT_OF = 3
+"""About one in so many trials goes on after a comparison; for asha."""
 
 
 class DriverTrial(tune.Trainable):
-    """One trial. config: {"trial": {"directory", "name", "keys"}}. A member of a population may receive another
+    """One trial. config: {"trial": {"directory", "omp_threads", "name", "keys"}}. A member of a population may receive another
     member's config, including its name, so a trial uses the name that Tune has for it."""
 
     def setup(self, config: dict[str, Any]) -> None:
         asked = config["trial"]
         self._directory, self._keys = Path(asked["directory"]), asked["keys"]
+        self._omp_threads = asked["omp_threads"]
         self._sweep = load_sweep(self._directory)
         self._trial = next(t for t in self._sweep.trials if t.name == self.trial_name)
         self._number = generation(self._directory, self._trial.name)
@@ -105,17 +118,18 @@ class DriverTrial(tune.Trainable):
                 note_start(self._run, start)
                 arguments += ["--resume-from", str(start)]
             log = self._directory / "logs" / f"{name}.log"
-            self._driven = DriverProcess(self._run, arguments, log, self._sweep.begun_in)
-            rows = self._driven.rows(after)
+            self._driven = DriverProcess(
+                self._run, arguments, log, self._sweep.begun_in, omp_threads=self._omp_threads
+            )
+            rows = self._driven.rows(after or -1)
         was_there = after > 0  # a trial that goes on had it
         for row in rows:
             value = value_of(row, self._sweep.metric)
             was_there |= value is not None  # an evaluation in which nothing could be judged lacks it
-            is_due = row["step"] and "held_out" in row and "." not in self._sweep.metric
+            scores = row.get("held_out", {})
+            is_due = row["step"] and scores and not scores.get("unjudged") and "." not in self._sweep.metric
             if value is None and is_due and not was_there:
-                raise RunFailed(
-                    f"has no {self._sweep.metric}; held-out scores: {', '.join(sorted(row['held_out']))}"
-                )
+                raise RunFailed(f"has no {self._sweep.metric}; held-out scores: {', '.join(sorted(scores))}")
             if row["step"] > after and value is not None:
                 yield {"step": row["step"], self._sweep.metric: value}
 
@@ -176,16 +190,24 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
     directory = directory.resolve()
     os.environ.update(_QUIET)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # _Told reports a trial that fails, in one line
+    omp_threads = os.environ.get("OMP_NUM_THREADS")
     if os.environ.get("RAY_ADDRESS"):
+        if sweep.kind == "pbt" and parallel > 1:
+            raise SweepError(
+                "--parallel has no effect with pbt on a cluster, which runs as many members as it has CPUs"
+            )
         join_ray()
     else:
         start_ray(num_cpus=parallel, include_dashboard=False)
+    if gpus > (there := ray.cluster_resources().get("GPU", 0)):
+        ray.shutdown()
+        raise SweepError(f"--gpus {gpus:g}: Ray has {there:g} GPUs here")
     scratch = directory / ".tune"
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         tune.Tuner(
             tune.with_resources(DriverTrial, {"cpu": 1.0, "gpu": gpus}),
-            param_space=_space(sweep, directory),
+            param_space=_space(sweep, directory, omp_threads),
             tune_config=tune.TuneConfig(
                 scheduler=_scheduler(sweep),
                 # a paused member counts as well: with a limit the rest of its population would never begin
@@ -207,11 +229,9 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _space(sweep: Sweep, directory: Path) -> dict[str, Any]:
-    trials = [
-        {"directory": str(directory), "name": trial.name, "keys": _keys(sweep, trial, directory)}
-        for trial in sweep.trials
-    ]
+def _space(sweep: Sweep, directory: Path, omp_threads: str | None) -> dict[str, Any]:
+    of_all = {"directory": str(directory), "omp_threads": omp_threads}
+    trials = [of_all | {"name": trial.name, "keys": _keys(sweep, trial, directory)} for trial in sweep.trials]
     return {"trial": tune.grid_search(trials)}
 
 
@@ -220,22 +240,32 @@ def _keys(sweep: Sweep, trial: Trial, directory: Path) -> dict[str, Any]:
     ones."""
     if (number := generation(directory, trial.name)) == 0:
         return trial.setting.keys
-    written = dict(leaves(read_written(directory, run_name(trial.name, number))))
-    return {key: written[key] for key in trial.setting.keys}
+    written = read_written(directory, run_name(trial.name, number))
+    return {key: reduce(getitem, key.split("."), written) for key in trial.setting.keys}
 
 
 def _scheduler(sweep: Sweep) -> TrialScheduler:
     common: dict[str, Any] = {"time_attr": "step", "metric": sweep.metric, "mode": sweep.mode}
     if sweep.kind == "asha":
         return ASHAScheduler(
-            **common, max_t=_NO_END, grace_period=sweep.interval or 1, reduction_factor=sweep.keep
+            **common, max_t=_NO_END, grace_period=sweep.interval or 1, reduction_factor=_KEPT_OF
         )
     if sweep.kind == "pbt":
         keys = {key: _mutation(what) for key, what in sweep.mutations.items()}
+
+        def within(config: dict[str, Any]) -> dict[str, Any]:
+            """Returns the config with its keys within the user's ranges: Tune multiplies values by 0.8 and 1.2."""
+            found = config["trial"]["keys"]
+            for key, what in sweep.mutations.items():
+                if isinstance(what, Mapping):
+                    found[key] = min(max(found[key], what["low"]), what["high"])
+            return config
+
         return PopulationBasedTraining(
             **common,
             perturbation_interval=sweep.interval or 1,
             hyperparam_mutations={"trial": {"keys": keys}},
+            custom_explore_fn=within,
             log_config=False,
         )
     return FIFOScheduler()

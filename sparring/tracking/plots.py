@@ -13,8 +13,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 def plot_learning_curves(rows: Rows, path: Path, shown: Sequence[str], players: Sequence[str]) -> None:
     """Writes the picture of `learning_curves`."""
+    save_figure(learning_curves(rows, shown, players), path)
+
+
+def save_figure(figure: "Figure", path: Path) -> None:
     draft = path.with_name(f".{path.name}.draft")
-    learning_curves(rows, shown, players).savefig(draft, dpi=120, format="png")
+    figure.savefig(draft, dpi=120, format="png")
     os.replace(draft, path)  # so that a viewer never reads a half-written picture
 
 

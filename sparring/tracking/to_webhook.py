@@ -18,14 +18,18 @@ log = logging.getLogger(__name__)
 class WebhookWriter:
     def __init__(self, run: TrackedRun) -> None:
         """Raises SparringError if the environment variable holds no URL."""
-        self._url, self._run, self._step = os.environ.get(str(run.webhook), ""), run, max(run.done, 0)
-        if not self._url.startswith(("http://", "https://")):  # not shown: it is a secret
+        self._url, self._run, self._step = os.environ.get(str(run.webhook), "").strip(), run, max(run.done, 0)
+        try:
+            url = httpx.URL(self._url)
+        except httpx.InvalidURL:
+            url = httpx.URL()
+        if url.scheme not in ("http", "https"):  # not shown: it is a secret
             raise SparringError(
                 f"tracking.webhook {run.webhook}: this environment variable holds no URL of http or https: set it where the run "
                 "starts, or leave webhook out of tracking.to"
             )
         self._threshold = float(str(run.settings["evaluation.gap_alarm"]))
-        self._host = httpx.URL(self._url).host  # the rest may be a secret
+        self._host = url.host  # the rest may be a secret
         self.where = f"webhook: {self._host} is told of alarms and of the run's end"
 
     def metrics(self, step: int, figures: Mapping[str, float]) -> None:

@@ -7,7 +7,7 @@ warning, and the run goes on, since its own files have all data.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -70,6 +70,8 @@ class Writers:
 
     def __init__(self) -> None:
         self._writers: dict[str, Writer] = {}
+        self._failed: list[Writer] = []
+        """Writers that are told of nothing more but the run's end."""
 
     def add(self, name: str, writer: Writer) -> None:
         self._writers[name] = writer
@@ -88,7 +90,11 @@ class Writers:
         self._tell(lambda writer: writer.image(step, title, file))
 
     def close(self, ending: Ending) -> None:
+        failed = list(self._failed)
         self._tell(lambda writer: writer.close(ending))
+        for writer in failed:
+            with suppress(Exception):
+                writer.close(ending)
 
     def _tell(self, what: Callable[[Writer], None]) -> None:
         for name, writer in list(self._writers.items()):
@@ -96,7 +102,7 @@ class Writers:
                 what(writer)
             # whatever a library raises must not end the run
             except Exception as error:
-                del self._writers[name]
+                self._failed.append(self._writers.pop(name))
                 reason = str(error).strip().splitlines() or [""]
                 log.warning(
                     "tracking.to %s: no more is written there (%s: %s); the run and its own files go on",

@@ -20,8 +20,7 @@ def add_options(parser: argparse.ArgumentParser, *, port: int) -> None:
     parser.add_argument(
         "--requests-at-once",
         type=int,
-        default=512,
-        help="maximum number of requests of a key at a time. Default: %(default)s",
+        help="maximum number of requests of a key at a time. Default: 512",
     )
     parser.add_argument(
         "--max-body-mb", type=float, default=8.0, help="maximum size of a request. Default: 8"

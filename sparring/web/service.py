@@ -27,8 +27,10 @@ def check(options: argparse.Namespace) -> None:
         Keyring(options.keys)
     if options.requests_per_minute is not None and not 1 <= options.requests_per_minute < math.inf:
         raise SparringError(f"--requests-per-minute {options.requests_per_minute:g}: 1 or more")
-    if options.requests_at_once < 1:
+    if options.requests_at_once is not None and options.requests_at_once < 1:
         raise SparringError(f"--requests-at-once {options.requests_at_once}: 1 or more")
+    if options.requests_at_once is not None and options.keys is None:
+        raise SparringError("--requests-at-once counts per key: it has no effect without --keys")
     if options.max_body_mb <= 0:
         raise SparringError(f"--max-body-mb {options.max_body_mb:g}: more than 0")
     if options.audit_log is not None and not options.audit_log.parent.is_dir():
@@ -43,7 +45,7 @@ def guarded(app: FastAPI, options: argparse.Namespace) -> FastAPI:
         AccessMiddleware,
         keys=options.keys,
         requests_per_minute=options.requests_per_minute,
-        requests_at_once=options.requests_at_once,
+        requests_at_once=options.requests_at_once or 512,
         max_body_bytes=int(options.max_body_mb * (1 << 20)),
         audit_log=options.audit_log,
     )

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from sparring.core.episode import Completion, Episode, FinishReason, Trajectory, Turn
 from sparring.core.evaluation import Scores
 from sparring.core.play import PlayResult
+from sparring.evaluation.best_of import spearman
 from sparring.evaluation.intervals import Interval, interval
 from sparring.sweeps import reports
 from sparring.sweeps.plots import learning_curves
 from sparring.sweeps.reporting import programs_of, task_rows
 from sparring.sweeps.runs import RunFiles
-from sparring.sweeps.statistics import correlation_range, falls, rank_correlation, steps_to
+from sparring.sweeps.statistics import correlation_range, falls, steps_to
 from sparring.sweeps.tables import Table
 from sparring.tracking.run_record import RunRecord
 from sparring.tracking.step import episode_metrics
@@ -119,14 +120,14 @@ def test_37_and_50_performance_by_amount_is_ordered_and_every_fall_is_named(by_a
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=2, max_size=12))
 def test_rank_correlation_is_of_the_order_alone(points):
     xs, ys = zip(*points, strict=True)
-    found = rank_correlation(xs, ys)
+    found = spearman(xs, ys)
     if len(set(xs)) < 2 or len(set(ys)) < 2:
         assert found is None
         return
     assert found is not None and -1 <= found <= 1
-    assert rank_correlation([x**3 for x in xs], ys) == pytest.approx(found)
-    assert rank_correlation([-x for x in xs], ys) == pytest.approx(-found)
-    assert rank_correlation(xs, xs) == pytest.approx(1)
+    assert spearman([x**3 for x in xs], ys) == pytest.approx(found)
+    assert spearman([-x for x in xs], ys) == pytest.approx(-found)
+    assert spearman(xs, xs) == pytest.approx(1)
 
 
 # ---------------------------------------------------------------------- several runs of one setting, and of two

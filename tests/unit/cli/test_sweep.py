@@ -61,6 +61,14 @@ def test_a_recipe_of_ones_own_is_found_from_a_trials_directory(tmp_path, monkeyp
     options = _options(["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "mine.yaml", "--to", "sweep"])
     sweep = new_sweep(options, SHORT, tmp_path / "sweep")
     assert sweep.config == str(tmp_path / "mine.yaml") and sweep.begun_in == str(tmp_path)
+    (tmp_path / "other.yaml").write_text("base: mine.yaml\nsizes: {big: {curriculum: {attempts: 6}}}\n")
+    options = _options(
+        ["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "other.yaml:big", "--to", "two"]
+    )
+    sweep = new_sweep(options, SHORT, tmp_path / "two")
+    monkeypatch.chdir("/")  # as for a trial
+    assert sweep.config == f"{tmp_path / 'other.yaml'}:big"
+    assert config_of(sweep, sweep.trials[0], tmp_path / "two").curriculum.attempts == 6
 
 
 def test_parts_are_read_as_they_were_written_whatever_the_recipe_reads(tmp_path):
@@ -136,6 +144,9 @@ def test_an_ablation_of_parts_that_a_game_does_not_have_is_refused_with_the_othe
         (("grid", "--key", "learning_rate=1..2"), "takes values, not a range"),
         (("grid", "--key", "learning_rate=1,2", "--seeds", "0"), "--seeds 0: expected 1 or more"),
         (("cross-validate", "--folds", "1"), "--folds 1: expected 2 to 1000"),
+        (("random", "--key", "learning_rate=1..2", "--samples", "0"), "--samples 0: expected 1 or more"),
+        (("grid", "--key", "learning_rate=1,2", "--parallel", "0"), "--parallel 0: expected 1 or more"),
+        (("grid", "--key", "learning_rate=1,2", "--gpus", "-1"), "--gpus -1: expected 0 or more"),
         (("data-size", "--sizes", "10,x"), "--sizes 10,x: expected whole numbers"),
     ],
 )
@@ -164,10 +175,12 @@ def test_who_interrupts_a_sweep_is_told_how_to_go_on(tmp_path, monkeypatch, caps
 
     monkeypatch.setitem(sys.modules, "sparring.sweeps.tuning", Tuning("sparring.sweeps.tuning"))
     arguments = ["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "debug", "--to", str(tmp_path)]
+    arguments += ["--parallel", "2"]
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 130
-    assert re.match(f"interrupted; continue with: .* resume {tmp_path}", capsys.readouterr().err)
+    said = capsys.readouterr().err
+    assert re.match(f"interrupted; continue with: .* resume {tmp_path} --parallel 2$", said.strip())
 
 
 def test_a_report_of_what_there_is(tmp_path, capsys, refused):
@@ -191,3 +204,8 @@ def test_a_report_of_what_there_is(tmp_path, capsys, refused):
     assert report["tables"][0]["rows"][1]["finished"] == "1 of 2"
     assert {p.name for p in tmp_path.glob("*.png")} == {"learning_curves.png", "settings.png"}
     assert "held-out scores: generator_pass_rate" in refused(main, "report", tmp_path, "--metric", "x")
+    runs = [tmp_path / "runs" / trial.name for trial in sweep.trials[:2]]
+    for run in runs:
+        (run / "config.yaml").write_text("seed: 1")
+    assert "--to: several runs" in refused(main, "report", *runs)
+    assert not list(runs[0].glob("*.png")), "a run has a picture of that name"

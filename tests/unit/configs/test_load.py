@@ -142,6 +142,18 @@ def test_a_recipe_with_a_base_is_laid_over_it(recipe, tmp_path):
     assert load(option, f"{path}:a").seed == 8
 
 
+def test_a_base_is_looked_for_beside_the_recipe_first(recipe, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "below.yaml").write_text(REAL + "seed: 7\n")
+    for base in ("below.yaml", "nowhere.yaml"):
+        (tmp_path / "own" / "above.yaml").write_text(f"base: {base}\n")
+        if base == "below.yaml":
+            assert load("--config", str(tmp_path / "own" / "above.yaml")).seed == 7
+        else:
+            with pytest.raises(ConfigError, match=r"above\.yaml: base nowhere\.yaml: no such file"):
+                load("--config", str(tmp_path / "own" / "above.yaml"))
+
+
 def test_the_recipe_smollm2_is_the_recipe_chat_in_another_size():
     chat, found = load("--config", "chat"), load("--config", "smollm2")
     assert found.game == chat.game.model_copy(update={"stages": 1})
@@ -152,8 +164,8 @@ def test_the_recipe_smollm2_is_the_recipe_chat_in_another_size():
 @pytest.mark.parametrize(
     ("base", "words"),
     [
-        ("nonesuch", "nonesuch: no such file"),
-        ("5", "5: no such file"),
+        ("nonesuch", "base nonesuch: no such file"),
+        ("5", "base 5: no such file"),
         ("[a]", "no such file"),
         ("HERE", "itself"),
     ],

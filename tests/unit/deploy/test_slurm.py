@@ -89,6 +89,7 @@ def test_the_last_nodes_do_nothing_but_judge(tmp_path: Path) -> None:
             ("--output-dir=out", "--seed", "2", "--resume"),
         ),
         (("--output-dir=out", "--resume_from=x"), ("--output-dir=out", "--resume")),
+        (("--resume-from", "x", "--fresh", "--output-dir=out"), ("--output-dir=out", "--resume")),
         (("--output-dir=out", "--run-name", "b", "--resume-from=x"), None),
         (("--run-name", "a"), None),
     ],

@@ -280,7 +280,14 @@ def test_code_tests_that_are_not_run_refuse_a_problem_without_a_reference(tmp_pa
     """With one, they are judged on it before the run begins."""
     row = {"say": "Return n.", "tests": ["import os\nassert f(os.getpid())"], "answer": reference}
     file = tmp_path / "rows.jsonl"
-    file.write_text(json.dumps(row) + "\n" + json.dumps(row | {"tests": ["assert f(1) == 1"]}))
+    file.write_text(
+        json.dumps(row)
+        + "\n"
+        + json.dumps(
+            row
+            | {"say": "The same.", "tests": ["assert f(1) == 1"], "answer": reference and f"{reference} + 0"}
+        )
+    )
     fields = {"description": "say", "baseline_tests": "tests", "reference_solution": "answer"}
     config = Config.model_validate(
         {

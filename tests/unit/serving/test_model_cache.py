@@ -68,6 +68,22 @@ async def test_a_model_in_use_is_not_put_away_and_the_other_waits() -> None:
 
 
 @pytest.mark.asyncio
+async def test_users_of_a_loaded_model_do_not_overtake_who_waits_for_another() -> None:
+    log: list[str] = []
+    answered: list[str] = []
+    async with model_cache(log, at_once=1) as models:
+
+        async def request(name: str, after: int) -> None:
+            for _ in range(after):
+                await asyncio.sleep(0)
+            await ask(models, name)
+            answered.append(name)
+
+        await asyncio.gather(request("a", 0), request("b", 6), *(request("a", n) for n in range(7, 60)))
+    assert answered.index("b") < 20, answered
+
+
+@pytest.mark.asyncio
 async def test_what_nobody_asks_for_is_put_away_and_loaded_again_when_asked() -> None:
     log: list[str] = []
     async with model_cache(log, idle_s=0.01) as models:

@@ -86,6 +86,23 @@ def test_a_run_that_dies_says_why_after_its_rows(driver, end, said):
     assert str(failed.value).startswith(said)
 
 
+def test_a_run_that_is_tried_again_says_why_it_ended_this_time(driver):
+    for end, said in (
+        ("print('error: no room'); sys.exit(2)", "no room"),
+        ("raise ValueError('odd')", "ValueError: odd"),
+    ):
+        with pytest.raises(RunFailed, match=said):
+            list(driver(end).rows())
+
+
+def test_a_run_has_the_callers_threads_not_the_workers(driver, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as Ray sets it in a worker
+    list(driver("print('threads', os.environ.get('OMP_NUM_THREADS'))").rows())
+    more = DriverProcess(tmp_path / "run", [str(tmp_path / "run"), "x"], tmp_path / "log", omp_threads="4")
+    list(more.rows())
+    assert "threads None" in (tmp_path / "log").read_text() and "threads 4" in (tmp_path / "log").read_text()
+
+
 def test_a_run_that_is_there_is_continued_and_is_no_part_of_the_workers_ray(driver, tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_JOB_ID", "1")
     monkeypatch.setenv("RAY_ADDRESS", "here")

@@ -117,6 +117,7 @@ def test_a_trial_is_the_recipe_with_its_keys_laid_over(tmp_path):
     sweep = sweep_of(setting, base={"evaluation.every": 1}, arguments=("--temperature", "0.5"))
     check(sweep, tmp_path)
     recipe = recipe_of(sweep, sweep.trials[1])
+    sweep.save(tmp_path)
     write_recipe(tmp_path, "0-seed2", recipe)
     assert read_written(tmp_path, "0-seed2") == recipe
     assert recipe["learning_rate"] == 1e-4 and recipe["curriculum"]["stages"] == [5]
@@ -238,4 +239,8 @@ def test_a_sweep_that_divides_the_problems_takes_no_others(tmp_path, monkeypatch
         check(sweep.model_copy(update={"arguments": ("--problems.file", "mine.json")}), tmp_path)
     monkeypatch.setenv("SPARRING_PROBLEMS__FILE", "mine.json")
     with pytest.raises(SweepError, match="SPARRING_PROBLEMS__FILE"):
+        check(sweep, tmp_path)
+    monkeypatch.delenv("SPARRING_PROBLEMS__FILE")
+    monkeypatch.setenv("SPARRING_PROBLEMS", '{"file": "mine.json"}')
+    with pytest.raises(SweepError, match="SPARRING_PROBLEMS"):
         check(sweep, tmp_path)

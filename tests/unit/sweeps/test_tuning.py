@@ -12,7 +12,7 @@ from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining
 import sparring.sweeps.driving
 from sparring.core.errors import RunFailed
 from sparring.sweeps.runs import RunFiles, mark_stopped
-from sparring.sweeps.spec import Replicate, Setting, Sweep
+from sparring.sweeps.spec import Replicate, Setting, Sweep, write_recipe
 from sparring.sweeps.tuning import DriverTrial, _keys, _mutation, _scheduler
 
 DRIVER = """
@@ -57,7 +57,8 @@ def sweep(directory: Path, kind: str = "pbt", **more) -> Sweep:
 
 
 def trial(directory: Path, name: str = "0-seed1", rate: float = 0.25) -> DriverTrial:
-    asked = {"directory": str(directory), "name": "another's", "keys": {"learning_rate": rate}}
+    keys = {"learning_rate": rate}
+    asked = {"directory": str(directory), "omp_threads": None, "name": "another's", "keys": keys}
     return DriverTrial({"trial": asked, TRIAL_INFO: SimpleNamespace(trial_name=name, trial_id="x")})
 
 
@@ -112,6 +113,36 @@ def test_a_metric_that_no_evaluation_has_ends_the_trial(directory):
     sweep(directory, metric="no_such").save(directory)
     with pytest.raises(RunFailed, match="has no no_such; held-out scores: score"):
         trial(directory).step()
+
+
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_a_metric_may_be_missing_while_nothing_could_be_judged(directory, lacks):
+    """The evaluation before training had it, or nobody has had it yet: then it is judged what the sandbox could judge."""
+    lines = f'if step == 1: row["held_out"] = {{"unjudged": 8}}\n    if step == 0 and {lacks}: row["held_out"] = {{}}\n'
+    file = directory / "driver.py"
+    file.write_text(
+        file.read_text().replace(
+            '    with (run / "metrics.jsonl")', f'    {lines}    with (run / "metrics.jsonl")'
+        )
+    )
+    assert told(trial(directory)) == [(2, 0.5), (3, 0.75)]
+
+
+def test_a_mutation_stays_within_the_users_range_and_may_be_a_mapping(directory, tmp_path):
+    ranges = {
+        "learning_rate": {"low": 0.1, "high": 0.4, "log": False},
+        "generator.learner.lora": [{"rank": 4}],
+    }
+    of = sweep(directory, mutations=ranges)
+    explored = _scheduler(of)._custom_explore_fn
+    for value, expected in ((0.48, 0.4), (0.08, 0.1), (0.2, 0.2)):
+        config = {"trial": {"keys": {"learning_rate": value, "generator.learner.lora": {"rank": 4}}}}
+        assert explored(config)["trial"]["keys"]["learning_rate"] == expected
+    setting = Setting(name="s", keys={"generator.learner.lora": {"rank": 4}})
+    of = sweep(directory, settings=(setting,))
+    write_recipe(directory, "0-seed1.g1", {"generator": {"learner": {"lora": {"rank": 8}}}})
+    (directory / "runs" / "0-seed1.g1").mkdir(parents=True)
+    assert _keys(of, of.trials[0], directory) == {"generator.learner.lora": {"rank": 8}}
 
 
 def saved_by_another(directory: Path, tmp_path: Path) -> Path:

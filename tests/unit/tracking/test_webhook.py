@@ -1,6 +1,7 @@
 """Who is told of a run's alarms and its end, by real requests."""
 
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,7 +103,14 @@ def test_a_hook_that_is_not_named_or_is_no_name_is_refused(arguments: list[str],
     assert "hush" not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", [None, "", "localhost/hush"])
+def test_a_url_may_end_in_a_new_line_as_in_files_of_secrets(hook: Hook, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOOK_URL", os.environ["HOOK_URL"] + "\n")
+    with open_writers(["webhook"], run(tmp_path)):
+        pass
+    assert [told["event"] for told in hook.heard] == ["finished"]
+
+
+@pytest.mark.parametrize("url", [None, "", "localhost/hush", "http://a:port/hush"])
 def test_a_variable_that_holds_no_url_refuses_the_run(tmp_path: Path, monkeypatch, url: str | None) -> None:
     monkeypatch.delenv("HOOK_URL", raising=False)
     if url is not None:

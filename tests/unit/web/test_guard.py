@@ -296,6 +296,7 @@ def test_it_guards_any_asgi_service() -> None:
         ({"keys": Path("broken.json")}, "broken.json: not a file of keys"),
         ({"requests_per_minute": 0.0}, "--requests-per-minute 0: 1 or more"),
         ({"requests_at_once": 0}, "--requests-at-once 0: 1 or more"),
+        ({"requests_at_once": 4}, "it has no effect without --keys"),
         ({"max_body_mb": 0.0}, "--max-body-mb 0"),
         ({"audit_log": Path("no_folder/log")}, "there is no folder no_folder"),
     ],
