@@ -76,7 +76,9 @@ async def test_users_of_a_loaded_model_do_not_overtake_who_waits_for_another() -
         async def request(name: str, after: int) -> None:
             for _ in range(after):
                 await asyncio.sleep(0)
-            await ask(models, name)
+            async with models.use(name):
+                for _ in range(5):  # so that the model is always in use
+                    await asyncio.sleep(0)
             answered.append(name)
 
         await asyncio.gather(request("a", 0), request("b", 6), *(request("a", n) for n in range(7, 60)))
