@@ -312,14 +312,6 @@ class Config(Settings):
                 f"credit {self.credit.kind} has no effect with game {game.kind}: it has no stages"
             )
 
-    def _check_limits(self) -> None:
-        limits = self.game.limits
-        if limits is not None and limits.wall_s < limits.cpu_s:
-            raise ValueError(
-                f"game.sandbox_limits.wall_s {limits.wall_s:g} stops a program before cpu_s {limits.cpu_s:g} does: set "
-                f"wall_s, too, such as {4 * limits.cpu_s:g}"
-            )
-
     def _check_past(self) -> None:
         schedule = self.curriculum
         frozen = schedule.n_discriminator_steps or schedule.n_generator_steps

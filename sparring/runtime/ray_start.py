@@ -8,10 +8,12 @@ from typing import Any
 import ray
 
 from sparring.core.errors import SparringError
-from sparring.runtime.sockets import keep_socket_paths_short
+from sparring.tracking.progress import say
 
 _QUIET: Mapping[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 _ANSWER_S = 3.0
+_LONGEST_TEMPORARY = 38
+"""Characters of a directory in which Ray starts: the path of a socket has at most 107, and Ray's own part of it 68."""
 
 
 def join_ray(**options: Any) -> None:
@@ -48,6 +50,22 @@ def start_ray(**options: Any) -> None:
                 raise
             if last:
                 raise SparringError(f"Ray does not start on this machine: {error}") from error
+
+
+def keep_socket_paths_short() -> None:
+    """Moves Ray's files to /tmp if the directory for temporary files has a path that is too long for sockets, or not ASCII.
+    To be called before Ray starts on this machine. Raises SparringError if the user gave that directory to Ray."""
+    place = os.environ.get("RAY_TMPDIR", os.environ.get("TMPDIR", ""))
+    if len(place) <= _LONGEST_TEMPORARY and place.isascii():
+        return
+    if "RAY_TMPDIR" in os.environ:
+        raise SparringError(
+            f"RAY_TMPDIR={place}: Ray's sockets need a path of at most {_LONGEST_TEMPORARY} ASCII characters: give another"
+        )
+    os.environ["RAY_TMPDIR"] = "/tmp"
+    say(
+        f"TMPDIR={place}: too long for Ray's sockets, or not ASCII; Ray's files are in /tmp/ray (else set RAY_TMPDIR)"
+    )
 
 
 def _require_answer(address: str) -> None:

@@ -24,7 +24,7 @@ def test_smollm2_plays_and_learns_without_a_hub(drive, tmp_path: Path) -> None:
     name = drive.name()
     short = (
         "--curriculum.problems-per-step", "2", "--curriculum.attempts", "3", "--curriculum.n-generator-steps", "0",
-        "--evaluation.problems", "2", "--generator.max-tokens", "64", "--discriminator.max-tokens", "64",
+        "--evaluation.problems", "1", "--generator.max-tokens", "48", "--discriminator.max-tokens", "48",
     )  # fmt: skip
     done = drive.run(
         "--config", "smollm2", "--output-dir", tmp_path, "--run-name", name, *short, timeout=1100

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from sparring.core.errors import SparringError
-from sparring.runtime.sockets import keep_socket_paths_short
+from sparring.runtime.ray_start import keep_socket_paths_short
 
 
 @pytest.fixture(autouse=True)
