@@ -1,11 +1,13 @@
 """Settings in layers, as nested mappings: a recipe, the environment above it, the command line above both."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel
 
 from sparring.core.settings import DefaultKind, Settings
+
+Section = TypeVar("Section", bound=BaseModel)
 
 
 def sections(parent: type[BaseModel] | None, key: str) -> dict[str | None, type[Settings]]:
@@ -113,6 +115,18 @@ def leaves(values: Mapping[str, Any], dot: str = ".") -> Iterator[tuple[str, Any
             yield from ((f"{key}{dot}{path}", leaf) for path, leaf in leaves(value, dot))
         else:
             yield key, value
+
+
+def with_values(section: Section, values: Mapping[str, Any]) -> Section:
+    """Returns a copy of a section in which the dotted keys have these values, which are not validated."""
+    own: dict[str, Any] = {key: value for key, value in values.items() if "." not in key}
+    inner: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        name, dot, rest = key.partition(".")
+        if dot:
+            inner.setdefault(name, {})[rest] = value
+    own |= {name: with_values(getattr(section, name), of) for name, of in inner.items()}
+    return section.model_copy(update=own)
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

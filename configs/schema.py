@@ -373,6 +373,9 @@ class Config(Settings):
                     f"stop.max_kl needs {role}.learner.kl.kind watched, loss or reward: with none, KL is "
                     "not computed"
                 )
+            engine = self.policy(role).engine
+            if self.device == "cpu" and getattr(engine, "gpu_memory_utilization", None) is not None:
+                raise ValueError(f"{role}.engine.gpu_memory_utilization has no effect with device cpu")
             if self.device == "cpu" and settings.offload != "none":
                 raise ValueError(f"{role}.learner.offload has no effect with device cpu")
             others = [self.policy(other).learner for other in self.policies if other != role]

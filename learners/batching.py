@@ -6,10 +6,10 @@ Pure: uses neither torch nor Ray. The advantages of critic-free estimators are e
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from learners.advantages.estimate import Advantages
-from learners.advantages.tree import branch_values
 from learners.settings import LearnerSettings
 from sparring.core.batch import SampleSpec, TokenSelection
 from sparring.core.episode import Episode, Trajectory
@@ -117,7 +117,7 @@ def _groups(episodes: Sequence[Episode], player: str) -> list[tuple[Episode, lis
             prefix, branch = attempt.place
             tree.setdefault(prefix, {}).setdefault(branch, []).append(attempt)
         for branches in tree.values():
-            values = branch_values([[t.reward or 0.0 for t in branch] for branch in branches.values()])
+            values = [fmean(t.reward or 0.0 for t in branch) for branch in branches.values()]
             group = [
                 replace(branch[0], reward=value)
                 for branch, value in zip(branches.values(), values, strict=True)

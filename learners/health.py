@@ -30,6 +30,9 @@ class Health:
     """Factor on the learning rate. Each update with Remedy.HALVE halves it."""
     halvings: int = 0
     """Number of times that micro-batches were halved because memory ran out."""
+    most_tokens: int | None = None
+    """Maximum number of tokens of a micro-batch since then; None: that of the settings. It is absolute, so that a smaller
+    setting of a resumed run is not halved again."""
     proven_version: int = 0
     """Newest version of the weights with which a step began that skipped no update."""
     skipped_in_a_row: int = 0

@@ -20,7 +20,7 @@ from learners.losses import kl
 from learners.memory import DeviceMemory
 from learners.models import load_model
 from learners.objective import Objective, Size
-from learners.packing import COPIED, MicroBatch, pack, plan
+from learners.packing import COPIED, MicroBatch, cost_of, pack, plan
 from learners.parallel import WorkerGroup, whole
 from learners.settings import MICROBATCH_TOKENS, LearnerSettings
 from learners.targets import Targets, needs_first_pass, over_the_batch, targets_of, whiten
@@ -102,6 +102,10 @@ class Learner:
         self.updates = 0
         """Number of optimizer steps. A batch may take several."""
         self.health = Health()
+        self._halvings_due = 0
+        """Number of halvings that the next plan of micro-batches makes."""
+        self._one_each = False
+        """Whether each micro-batch of the newest plan has one sequence, so that none can become smaller."""
         sharded = settings.sharding == "fsdp"
         self.memory = DeviceMemory(self.world, self.device, sharded=sharded)
         self._give_back()
@@ -109,7 +113,13 @@ class Learner:
     @property
     def microbatch_tokens(self) -> int:
         """Token budget of a micro-batch, after the halvings that were needed to fit in memory."""
-        return max(1, (self.settings.microbatch_tokens or MICROBATCH_TOKENS) >> self.health.halvings)
+        budget = self.settings.microbatch_tokens or MICROBATCH_TOKENS
+        return min(budget, self.health.most_tokens or budget)
+
+    def halve(self, total: int) -> None:
+        """Has the next plan halve micro-batches until they were halved `total` times in all."""
+        self._halvings_due += total - self.health.halvings
+        self.health.halvings = total
 
     # ------------------------------------------------------------------ one step
     def step(self, batch: Batch) -> dict[str, float]:
@@ -138,6 +148,8 @@ class Learner:
                 order = rng.sample(usable, len(usable))
                 for chosen in equal_parts(order, self.settings.minibatch_samples):
                     self._update(batch, chosen, targets, totals, metrics)
+        if self.health.most_tokens is not None:
+            metrics["microbatch_tokens"] = float(self.microbatch_tokens)
         if self.device.type == "cuda":
             metrics["peak_memory_gib"] = torch.cuda.max_memory_reserved(self.device) / 2**30
         self._give_back()
@@ -289,12 +301,25 @@ class Learner:
         capped = getattr(self.policy.model.config.get_text_config(), "attn_logit_softcapping", None)
         # capped attention keeps its scores, of shared tokens, too
         copied = COPIED if capped is None else 1.0
-        chunks = plan(batch.samples, chosen, self.microbatch_tokens, self.world.size, copied)
+        chunks = self._planned(batch, chosen, copied)
         mine = [(chunk, True) for chunk in chunks[self.world.rank :: self.world.size]]
         if self.settings.sharding == "fsdp":
             most = -(-len(chunks) // self.world.size)
             mine += [(chunks[0], False)] * (most - len(mine))
         return mine
+
+    def _planned(self, batch: Batch, chosen: Sequence[int], copied: float) -> list[list[int]]:
+        """Returns the micro-batches of all workers. A halving is of the largest one that can become smaller: the ranks' shares
+        may be far below the budget already."""
+        while True:
+            chunks = plan(batch.samples, chosen, self.microbatch_tokens, self.world.size, copied)
+            costs = [cost_of(batch.samples, chunk, copied) for chunk in chunks if len(chunk) > 1]
+            self._one_each = not costs
+            if not costs or not self._halvings_due:
+                self._halvings_due = 0
+                return chunks
+            self._halvings_due -= 1
+            self.health.most_tokens = max(1, int(max(costs)) // 2)
 
     def _clip(self, parameters: Iterable[torch.nn.Parameter]) -> float:
         """Scales the gradient of one network down to norm gradient_clip and returns the norm before scaling. Policy and
@@ -348,24 +373,22 @@ class Learner:
             OutOfMemory: One sequence at a time does not fit.
             WorkerOutOfMemory: This worker ran out of memory under FSDP. New workers begin with halved micro-batches.
         """
-        shortest = min(len(sample.tokens) for sample in batch.samples)
         while True:
-            at_once = self.microbatch_tokens >= max(2, shortest)
             try:
                 result, reasons = self.memory.tried(work)
             except WorkerOutOfMemory as error:
-                if at_once:
+                if not self._one_each:
                     raise
                 result, reasons = None, [str(error)]
             if not reasons:
                 return result  # pyright: ignore[reportReturnType]
-            if not at_once:  # each micro-batch has one sequence already
+            if self._one_each:
                 raise OutOfMemory(
                     f"out of memory with one sequence at a time ({reasons[0]}): take shorter sequences, "
                     "learner.gradient_checkpointing, learner.lora, more workers with learner.sharding fsdp, or a smaller model"
                 )
-            self.health.halvings += 1
-            log.warning("out of memory, microbatch_tokens now %d: %s", self.microbatch_tokens, reasons[0])
+            self.halve(self.health.halvings + 1)
+            log.warning("batch %d: out of memory, micro-batches are halved: %s", batch.step, reasons[0])
 
     def _move_networks(self, device: torch.device) -> None:
         if self.settings.offload == "all":

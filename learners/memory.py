@@ -7,6 +7,7 @@ from typing import TypeVar
 import torch
 
 from learners.parallel import WorkerGroup
+from sparring.core.endings import memory_message
 from sparring.core.errors import OutOfMemory, WorkerOutOfMemory
 
 Result = TypeVar("Result")
@@ -102,9 +103,7 @@ class DeviceMemory:
 
 
 def _out_of_memory(error: Exception) -> str:
-    """Returns the message of an error that reports a lack of memory, and raises any other error again. On a CPU torch
-    raises a plain RuntimeError, and so do CUDA's libraries if the GPU is shared."""
-    said = ("can't allocate memory", "ALLOC_FAILED", "out of memory")
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in str(error) for words in said):
-        return (str(error).splitlines() or [type(error).__name__])[0]
-    raise error
+    """Returns the message of an error that reports a lack of memory, and raises any other error again."""
+    if (message := memory_message(error)) is None:
+        raise error
+    return message

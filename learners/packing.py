@@ -142,6 +142,17 @@ def plan(
     return [list(indices[start:end]) for start, end in pairwise(ends)]
 
 
+def cost_of(samples: Sequence[Sample], chunk: Sequence[int], copied: float = COPIED) -> float:
+    """Returns what a chunk costs, in tokens; see `plan`."""
+    cost, head = 0.0, np.empty(0)
+    for tokens in (np.asarray(samples[i].tokens) for i in chunk):
+        shared = _shared(head, tokens)
+        cost += len(tokens) - (1 - copied) * shared
+        if not shared:
+            head = tokens
+    return cost
+
+
 def _filled(sequences: Sequence[np.ndarray], budget: int, copied: float) -> list[int]:
     """Returns the numbers of sequences of the chunks, each of which ends before the first sequence that would exceed the
     budget (see `plan`). A chunk has at least one sequence."""

@@ -39,7 +39,7 @@ from learners.settings import GPU_ALLOCATOR
 from learners.train_spec import LearnerSpec, build_learners
 from sparring.core.arrays import opened
 from sparring.core.batch import BatchSpec, Transcript
-from sparring.core.endings import causes, in_words, killed_for_memory
+from sparring.core.endings import causes, in_words, killed_for_memory, memory_message
 from sparring.core.errors import OutOfMemory, RunFailed, SparringError, WorkerOutOfMemory
 from sparring.core.weights import Weights
 
@@ -127,7 +127,7 @@ def _train_loop(config: dict[str, Any]) -> None:
         halvings = ray.get(mailbox.halvings.remote(max(each.health.halvings for each in learners.values())))
     halvings = world.broadcast(halvings, idle)
     for learner in learners.values():
-        learner.health.halvings = halvings
+        learner.halve(halvings)
     for policy in specs:
         if specs[policy].from_checkpoint:
             hand_in(learners[policy], specs[policy], mailbox, policy, {})
@@ -223,7 +223,9 @@ def _would_repeat(cause: BaseException) -> bool:
 
 def _lacked_memory(error: BaseException) -> bool:
     """Returns whether new workers that use less memory may succeed."""
-    return killed_for_memory(error) or any(isinstance(cause, WorkerOutOfMemory) for cause in causes(error))
+    return killed_for_memory(error) or any(
+        isinstance(cause, WorkerOutOfMemory) or memory_message(cause) for cause in causes(error)
+    )
 
 
 def _failure(name: str, error: BaseException) -> RunFailed:

@@ -89,12 +89,17 @@ async def judge_all(jobs: Iterator[JobLine], sandbox: LocalSandbox) -> int:
         print(json.dumps(line), flush=True)
 
     try:
-        # Read in a thread: the process that writes the next job may be waiting for the answer to the last one.
-        while (job := await asyncio.to_thread(next, jobs, None)) is not None:
+        while True:
+            # Read in a thread: the process that writes the next job may be waiting for the answer to the last one.
+            reading = asyncio.ensure_future(asyncio.to_thread(next, jobs, None))
+            while not reading.done() or len(waiting) > IN_FLIGHT:
+                first = [waiting[0][1]] if waiting else []
+                await asyncio.wait([reading, *first], return_when=asyncio.FIRST_COMPLETED)
+                while waiting and (waiting[0][1].done() or len(waiting) > IN_FLIGHT):
+                    await finish_first()
+            if (job := reading.result()) is None:
+                break
             waiting.append((job, asyncio.create_task(judge_request(sandbox, job, job.limits))))
-            await asyncio.sleep(0)
-            while waiting and (len(waiting) > IN_FLIGHT or waiting[0][1].done()):
-                await finish_first()
         while waiting:
             await finish_first()
     finally:

@@ -26,6 +26,8 @@ class ChannelBackend(Backend):
         self.slots = slots
         self._ids = itertools.count()
         self._waiting: dict[int, Future] = {}
+        self._longest_s: dict[Future, float] = {}
+        """How long each job that waits or is judged may take, by its future."""
         self._lock = threading.Lock()
         self._ready: Future = Future()
         self._ended: str | None = "the sandbox is not started"
@@ -77,15 +79,17 @@ class ChannelBackend(Backend):
 
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
         messages = [self._message(job) for job in jobs]
-        futures = [self._submit(message) for message in messages]
-        # Other batches may be ahead of this one, so the time limit starts anew with each answer of the runner.
-        # Each test of a job may be judged twice, and a job is answered as a whole.
-        silence_s = PATIENCE_S + max(job.longest_s() for job in jobs)
+        futures = [
+            self._submit(message, job.longest_s()) for message, job in zip(messages, jobs, strict=True)
+        ]
         submitted = time.monotonic()
-        return [self._answer(future, submitted, silence_s) for future in futures]
+        return [self._answer(future, submitted) for future in futures]
 
-    def _answer(self, future: Future, submitted: float, silence_s: float) -> list[Verdict]:
+    def _answer(self, future: Future, submitted: float) -> list[Verdict]:
+        """Waits for the answer. Jobs of other batches may be ahead, and each is answered as a whole, so the time limit starts
+        anew with each answer of the runner and is that of the longest job."""
         while True:
+            silence_s = PATIENCE_S + max([*self._longest_s.values()], default=0.0)
             silent_since = max(submitted, self._last_answer)
             try:
                 return future.result(max(0.01, silent_since + silence_s - time.monotonic()))
@@ -99,17 +103,19 @@ class ChannelBackend(Backend):
             require_commands(job.language, self._commands)
         return message
 
-    def _submit(self, message: dict) -> Future:
+    def _submit(self, message: dict, longest_s: float) -> Future:
         future: Future = Future()
+        future.add_done_callback(lambda done: self._longest_s.pop(done, None))
         with self._lock:
             if self._ended is not None:
                 raise BackendDied(self._ended)
             number = next(self._ids)
             self._waiting[number] = future
+            self._longest_s[future] = longest_s
             try:
                 self._send(pack({"id": number, **message}))
             except (OSError, ValueError) as error:
-                del self._waiting[number]
+                del self._waiting[number], self._longest_s[future]
                 raise BackendDied(f"the sandbox takes no jobs: {error}") from None
         return future
 

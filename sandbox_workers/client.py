@@ -27,6 +27,16 @@ _HEAVY_CHARS = 100_000
 event loop would delay all other requests."""
 
 
+_USUAL_CHARS, _MOST_CHARS_CACHED = 1000, 64_000
+"""Characters of a usual verdict, and of the largest one that is cached: a program may print much."""
+
+
+def _chars_of(verdict: Verdict) -> int:
+    """Returns about how much memory a verdict takes, without less than a usual one."""
+    texts = (verdict.stdout, verdict.stderr, verdict.error, verdict.value or "")
+    return max(_USUAL_CHARS, sum(map(len, texts)))
+
+
 class Transport(Protocol):
     """A connection to one or more workers."""
 
@@ -153,7 +163,7 @@ class SandboxClient:
         self._version = version
         self._limits = limits or Limits()
         self._code_tests: CodeTests = code_tests
-        self._cache: LRUCache[bytes, Verdict] = LRUCache(cache_size)
+        self._cache: LRUCache[bytes, Verdict] = LRUCache(cache_size * _USUAL_CHARS, getsizeof=_chars_of)
         self._stats = ClientStats()
         self._afresh = itertools.count()
         self._busy_since = 0.0
@@ -300,7 +310,8 @@ class SandboxClient:
             if verdict.status.is_infrastructure():
                 failed.append(index)
                 continue
-            if pending.kept and verdict.status not in NEVER_CACHED and self._cache.maxsize:
+            is_small = _chars_of(verdict) <= min(_MOST_CHARS_CACHED, self._cache.maxsize)
+            if pending.kept and verdict.status not in NEVER_CACHED and is_small:
                 self._cache[key] = verdict
             future = self._take(key)
             if not future.done():

@@ -15,7 +15,7 @@ from typing import Any
 
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
-from docker.types import LogConfig, Ulimit
+from docker.types import LogConfig, Mount, Ulimit
 from docker.utils.socket import frames_iter
 
 import docker
@@ -201,7 +201,7 @@ class DockerBackend(ChannelBackend):
             "pids_limit": 8192 if self._runtime == "runsc" else 64 * self.slots + 32,
             "runtime": self._runtime,
             "ulimits": [Ulimit(name="core", soft=0, hard=0)],
-            "volumes": {host: {"bind": inside, "mode": "ro"} for host, inside in mounts()},
+            "mounts": [Mount(inside, host, type="bind", read_only=True) for host, inside in mounts()],
             "environment": self._environment(self._uid_base),
             "stdin_open": True,
             "auto_remove": True,
@@ -237,7 +237,8 @@ class DockerBackend(ChannelBackend):
             self._attached._response.close()  # pyright: ignore[reportAttributeAccessIssue]
             self._socket.close()
         if container is not None:
-            with contextlib.suppress(DockerException):  # the engine may be removing it already
+            # the engine may be removing it already, or not answer
+            with contextlib.suppress(DockerException, OSError):
                 container.remove(force=True)
         if client is not None:
             client.close()

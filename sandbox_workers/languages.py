@@ -104,7 +104,8 @@ _OURS = (
         source="main.py",
         run=("python3", "main.py"),
         tested=ProgramWithTest(files=harness.PYTHON, run=("python3", "run.py")),
-        environment={"PYTHONINTMAXSTRDIGITS": "0"},  # contests ask for numbers of any length
+        # contests ask for numbers of any length; sets have one order
+        environment={"PYTHONINTMAXSTRDIGITS": "0", "PYTHONHASHSEED": "0"},
         extra_memory_mb=_STACKS_MB,
         processes=_THREADS,
     ),
@@ -156,7 +157,7 @@ def language_of(name: str) -> Language:
     """
     known = languages()
     if name not in known:
-        raise UnknownLanguage(f"no language {name!r}; known: {', '.join(known)}")
+        raise UnknownLanguage(f"no language {name!a}; known: {', '.join(known)}")
     return known[name]
 
 
@@ -170,7 +171,9 @@ def require_commands(name: str, found: set[str]) -> None:
     if not missing:
         return
     if name == "q":
-        raise UnknownLanguage(f"q is not part of Sparring: set {Q_VARIABLES}, then start again")
+        raise UnknownLanguage(
+            f"q is not part of Sparring: set {Q_VARIABLES}, then start again; it runs in containers and namespaces only"
+        )
     raise UnknownLanguage(
         f"{name} cannot run: the sandbox has no {', '.join(sorted(missing))}: install it on this machine, or judge by "
         "Docker (make engine), whose image has it"

@@ -52,8 +52,11 @@ async def judge_request(
         SandboxFailure: a test could not be judged.
         UnknownLanguage: the language is not known, or cannot run here.
     """
-    judge = partial(sandbox.judge, limits=limits, run=run, language=job.language)
     tests = job.judged_tests()
+    longest = max((len(test.stdout or "") for test in tests if isinstance(test, OutputTest)), default=0)
+    if 2 * longest > limits.output_kb * 1024:  # else no program could pass
+        limits = limits.model_copy(update={"output_kb": 2 * longest // 1024 + 1})
+    judge = partial(sandbox.judge, limits=limits, run=run, language=job.language)
     if job.reference is not None:
         asked = [ReferenceTest(test) if isinstance(test, str) else test for test in tests]
         found = await judge(job.reference, asked)

@@ -64,6 +64,8 @@ class LocalSandbox(SandboxClient):
         )
         self.description = choice.description
         self._threads = ThreadTransport(self.worker, slots)
+        # a few jobs that hang must leave slots to the others: a batch is answered as a whole
+        self.max_batch = min(self.max_batch, max(1, self.max_in_flight // max(BATCHES, slots)))
         super().__init__(
             self._threads, version=choice.version, limits=limits, cache_size=cache_size, code_tests=code_tests
         )

@@ -168,7 +168,7 @@ class NamespaceBackend(PipedBackend):
         python, prefix = interpreter()
         bubblewrap, mode = way
         environment = {
-            "PATH": "/usr/bin:/bin",
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
             **self._environment(self._inner_uid_base(mode)),
         }

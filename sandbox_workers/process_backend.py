@@ -19,6 +19,7 @@ from sandbox_workers.piped import PipedBackend
 from sandbox_workers.seccomp import bpf_path
 
 ENTRY = "import sys; sys.path.insert(0, sys.argv.pop()); from runner.supervisor import main; main()"
+_PREFIX = "sparring-jobs-"
 WEAKER_ALWAYS = (
     "programs see the host's processes, and its files as far as any user may read them",
     "no cap on memory, processes and disk of the sandbox as a whole",
@@ -79,7 +80,8 @@ class ProcessBackend(PipedBackend):
         found = packages()
         if self._own_uids and found is not None and not _open_to_all(Path(found)):
             raise SandboxUnavailable(f"other users cannot read {found}: put the packages elsewhere")
-        self._directory = tempfile.mkdtemp(prefix="sparring-jobs-")
+        _remove_orphans()
+        self._directory = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
         os.chmod(self._directory, 0o711)  # jobs must reach their own directories but not list them
         for slot in range(self.slots):
             for role in "pt":
@@ -104,6 +106,14 @@ class ProcessBackend(PipedBackend):
         super().close()
         directory, self._directory = self._directory, None
         if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _remove_orphans() -> None:
+    """Removes the directories of sandboxes whose owner was killed."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        owner = directory.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
             shutil.rmtree(directory, ignore_errors=True)
 
 

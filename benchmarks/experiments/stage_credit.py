@@ -3,7 +3,7 @@ them alone, which is known here and not to the learner, sets the probability of 
 
     python -m benchmarks.experiments.stage_credit
 
-Tree: K branches at each stage of a trunk, M continuations of each, so 5 K M rollouts (`learners.advantages.tree`).
+Tree: K branches at each stage of a trunk, M continuations of each, so 5 K M rollouts (credit tree, in learners/batching.py).
 Nested: K branches at every stage of every branch, so K^5 rollouts, each of which counts at all five stages.
 Broadcast: whole rollouts, each one's advantage on all its stages (`learners.advantages.grpo`), so that each stage's
 share is a fifth by construction.
@@ -22,6 +22,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,6 @@ import numpy as np
 from benchmarks.report import arguments, write
 from learners.advantages.dr_grpo import dr_grpo
 from learners.advantages.grpo import grpo
-from learners.advantages.tree import branch_values
 from sparring.evaluation.intervals import Interval, interval, intervals, print_table
 
 STAGES = 5
@@ -131,7 +131,7 @@ def broadcast(group: int) -> Sampler:
 
 def _of_branches(rewards_KM: Sequence[Sequence[float]], k: int) -> np.ndarray:
     """Returns V(after the stage) minus the mean over the branches: the value of their common part cancels."""
-    return _or_zeros(dr_grpo(branch_values(rewards_KM)), k)
+    return _or_zeros(dr_grpo([fmean(rewards) for rewards in rewards_KM]), k)
 
 
 def _or_zeros(advantages: list[float] | None, n: int) -> np.ndarray:

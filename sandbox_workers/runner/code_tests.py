@@ -3,14 +3,16 @@ They mean exactly what they mean in Python, but a program that looks for its tes
 
 import ast
 import builtins
+import dis
 import importlib
 import inspect
 import symtable
 import sys
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .values import plain_repr
@@ -151,7 +153,7 @@ def run(test: CodeTest, module: types.ModuleType) -> str | None:
 
             unittest.main = lambda *args, **kwargs: None  # all cases are run below
         exec(test.code, names)
-        _run_collected([names[name] for name in names if name in test.bound])
+        _run_collected({name: names[name] for name in names if name in test.bound}, _referred(test.code))
         return None
     finally:
         for name in test.bound | lent.keys():
@@ -185,26 +187,78 @@ def _of_library(name: str) -> Any:
 # ---------------------------------------------------------------- as pytest and unittest collect
 
 
-def _run_collected(defined: list[Any]) -> None:
-    for item in defined:
+class NotRun(Exception):
+    """Raised if a test function would not be run: it would pass whatever the program does."""
+
+
+def _run_collected(defined: dict[str, Any], referred: Set[str]) -> None:
+    """Runs test functions and classes, and what pytest and unittest call around them.
+
+    Args:
+        defined: what the test defines, by name.
+        referred: names that the test's own code uses. A function that needs arguments and is used there is a helper.
+    """
+    module = types.SimpleNamespace(**defined)
+    for name in ("setUpModule", "setup_module"):
+        _around(module, name, module)
+    for item in defined.values():
         if getattr(item, "__module__", None) != TEST:
             continue
-        if (
-            isinstance(item, types.FunctionType)
-            and item.__name__.startswith("test")
-            and not _wants_more(item)
-        ):
-            _call(item)
+        if isinstance(item, types.FunctionType) and item.__name__.startswith("test"):
+            if _wants_more(item) and item.__name__ in referred:
+                continue
+            _around(module, "setup_function", item)
+            _run_function(item)
+            _around(module, "teardown_function", item)
         elif isinstance(item, type):
             _run_class(item)
+    for name in ("teardown_module", "tearDownModule"):
+        _around(module, name, module)
+
+
+def _referred(code: types.CodeType) -> frozenset[str]:
+    """Returns the names that a code object and those inside it read, without those that a decorator marks."""
+    inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
+    read = {
+        found.argval
+        for found in dis.get_instructions(code)
+        if found.opname in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")
+    }
+    return frozenset(read).union(*map(_referred, inner))
 
 
 def _wants_more(function: Callable) -> bool:
-    """Returns whether the function needs arguments. Then it is a helper whose name begins like a test's."""
+    """Returns whether the function needs arguments that its decorators do not give."""
     empty = inspect.Parameter.empty
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
+    parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
     return any(part.default is empty and part.kind not in variadic for part in parameters)
+
+
+def _run_function(function: Callable) -> None:
+    """Runs a test function, once for each set of pytest's parameters. One that pytest would skip, or that is expected to
+    fail, is not run."""
+    marks = getattr(function, "pytestmark", [])
+    if getattr(function, "__unittest_expecting_failure__", False) or any(
+        mark.name in ("skip", "xfail") or (mark.name == "skipif" and any(mark.args)) for mark in marks
+    ):
+        return
+    given: list[dict[str, Any]] = [{}]
+    for mark in marks:
+        if mark.name == "parametrize":
+            names, rows = mark.args[:2]
+            names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+            rows = [
+                row.values if type(row).__name__ == "ParameterSet" else row if len(names) > 1 else (row,)
+                for row in rows
+            ]
+            given = [had | dict(zip(names, row, strict=True)) for had in given for row in rows]
+    for arguments in given:
+        try:
+            inspect.signature(function, follow_wrapped=False).bind(**arguments)
+        except TypeError as error:
+            raise NotRun(f"{function.__name__}: {error}: fixtures are not given") from None
+        _call(partial(function, **arguments))
 
 
 def _call(function: Callable) -> None:
@@ -222,6 +276,8 @@ def _run_class(cls: type) -> None:
     if unittest is not None and issubclass(cls, unittest.TestCase):
         cls.setUpClass()
         for name in methods:
+            if getattr(getattr(cls, name), "__unittest_expecting_failure__", False):
+                continue
             try:
                 cls(name).debug()
             except unittest.SkipTest as skipped:
@@ -234,11 +290,9 @@ def _run_class(cls: type) -> None:
         for name in methods:
             case = cls()
             method = getattr(case, name)
-            if _wants_more(method):
-                continue
             _around(case, "setup_method", method)
             try:
-                _call(method)
+                _run_function(method)
             finally:
                 _around(case, "teardown_method", method)
         _around(cls, "teardown_class", cls)

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import socket
+import sys
 
 from .child import Child, ZygoteGone
 from .command import as_bytes
@@ -99,6 +100,8 @@ class Commands:
             token = os.urandom(16).hex()  # `secrets` would load `random` before the zygote does
             way, files = prepared(language, job["program"], test["code"], token)
             command, uses = [part.replace("{heap_mb}", heap_mb) for part in way["run"]], limits
+            if command[0] == "python3":  # the one in PATH may be another than that of Python tests
+                command[0] = sys.executable
             if way["build"]:
                 if files != built:
                     built, not_built = files, self._build(way["build"], language, limits, files)
@@ -130,8 +133,9 @@ class Commands:
         self, command: list[str], language: dict, limits: dict, files: dict, stdin: str, keep: bool
     ) -> Judged:
         """Runs the command, and runs it a second time if the state of the machine may have been to blame."""
-        stdin_mb = -(-len(as_bytes(stdin)) >> 20)  # stdin is a file of the job, too
-        limits = limits | {"file_mb": max(limits["file_mb"], stdin_mb)}
+        # stdin and the program's files are written by the job's process
+        largest_mb = max(-(-len(as_bytes(text)) >> 20) for text in (stdin, *files.values()))
+        limits = limits | {"file_mb": max(limits["file_mb"], largest_mb)}
         content = {"files": files, "stdin": stdin}
         run = CommandRound(self._zygote, self._settings, limits)
         verdict = run.execute(command, language["environment"], content, keep)

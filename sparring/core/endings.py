@@ -15,6 +15,7 @@ _KILLED = re.compile(
 _USER = re.compile(r"^\d+\t([\d.]+)\t(ray::.+)$", re.MULTILINE)
 _GONE = re.compile(r"\tpid: (\d+)\n(?:.*\n)*?\tip: (\S+)\n.*its worker process has died", re.MULTILINE)
 _ENDED = "ended without a word: killed by a signal, by the kernel for memory (`dmesg` tells), or crashed"
+_LACKS = ("can't allocate memory", "ALLOC_FAILED", "out of memory")
 _COLOUR = re.compile(r"\x1b\[\d*m")
 
 
@@ -31,6 +32,16 @@ def causes(error: BaseException) -> list[BaseException]:
 def killed_for_memory(error: BaseException) -> bool:
     """Returns whether Ray's memory monitor ended one of the processes in the error."""
     return any(_NODE.search(str(cause)) for cause in causes(error))
+
+
+def memory_message(error: BaseException) -> str | None:
+    """Returns the first line of an error that reports a lack of memory, else None. On a CPU torch raises a plain RuntimeError,
+    and so do CUDA's libraries if the GPU is shared."""
+    said = str(error)
+    is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # torch's
+    if is_named or (isinstance(error, RuntimeError) and any(words in said for words in _LACKS)):
+        return (said.splitlines() or [type(error).__name__])[0]
+    return None
 
 
 def in_words(error: BaseException) -> str:

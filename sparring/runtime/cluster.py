@@ -215,7 +215,7 @@ def _reserved(places: Sequence[Place]) -> list[dict[str, Any]]:
 def _told_of_lost_nodes(config: Config) -> Iterator[None]:
     """Prints a message when nodes with the resource `sandbox` are lost, and when there are enough again, since the
     output of actors is not shown. A Ray that this run started has one node, so nothing is watched there."""
-    judged = config.sandbox_limits is not None and "RAY_ADDRESS" in os.environ
+    judged = config.sandbox_limits is not None and bool(os.environ.get("RAY_ADDRESS"))
     needed, over = config.sandbox.workers if judged else 0, threading.Event()
 
     def watch() -> None:

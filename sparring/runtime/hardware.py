@@ -39,6 +39,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +48,7 @@ import psutil
 from pydantic import ValidationError
 
 from actors.settings import MAX_NUM_SEQS
-from configs.layers import leaves, nested
+from configs.layers import leaves
 from configs.schema import Config
 from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, LearnerSettings, LoraSettings, NoKl
 from sparring.core.evaluation import EVALUATION_PROBLEMS
@@ -243,7 +245,11 @@ def offline_by() -> str | None:
 def settled(config: Config, chosen: Mapping[str, Any]) -> Config:
     """Returns the config with the chosen settings. With all `choices` nothing is left open. Raises pydantic's
     ValidationError if a setting that is given contradicts them."""
-    return Config.model_validate(nested({**dict(leaves(config.model_dump())), **chosen}))
+    values = config.model_dump()
+    for key, value in chosen.items():
+        *path, last = key.split(".")
+        reduce(getitem, path, values)[last] = value
+    return Config.model_validate(values)
 
 
 def choices(config: Config, hardware: Hardware, shape_of: ShapeOf = memory_plan.shape_of) -> dict[str, Any]:

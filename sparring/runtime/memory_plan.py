@@ -17,11 +17,12 @@ import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any
 
 from actors.settings import ADAPTERS, MAX_NUM_SEQS, CommonEngineSettings
+from configs.layers import with_values
 from configs.schema import Config
 from learners.settings import LOGITS_MB, MICROBATCH_TOKENS, Gae, LearnerSettings
 from sparring.core.weights import PART_BYTES
@@ -427,29 +428,20 @@ def can_sleep(config: Config) -> bool:
 
 def with_open(config: Config, suited: Mapping[str, Any]) -> Config:
     """Returns a copy in which these keys have these values, if they were left open."""
-    policies = {}
-    for role in config.policies:
-        policy = config.policy(role)
-        sections = {}
-        for name in ("engine", "learner"):
-            section = getattr(policy, name)
-            values = {
-                key.split(".")[2]: value
-                for key, value in suited.items()
-                if key.startswith(f"{role}.{name}.") and getattr(section, key.split(".")[2], 0) is None
-            }
-            sections[name] = section.model_copy(update=values)
-        policies[role] = policy.model_copy(update=sections)
-    return config.model_copy(update=policies)
+
+    def is_open(key: str) -> bool:
+        *path, last = key.split(".")
+        return getattr(reduce(getattr, path, config), last, 0) is None
+
+    begins = tuple(f"{role}.{section}." for role in config.policies for section in ("engine", "learner"))
+    return with_values(config, {k: v for k, v in suited.items() if k.startswith(begins) and is_open(k)})
 
 
 def changed(config: Config, learners: Mapping[str, Mapping[str, Any]]) -> Config:
     """Returns a copy with other learner settings, by role."""
-    policies = {}
-    for role, values in learners.items():
-        policy = config.policy(role)
-        policies[role] = policy.model_copy(update={"learner": policy.learner.model_copy(update=dict(values))})
-    return config.model_copy(update=policies)
+    return with_values(
+        config, {f"{role}.learner.{k}": v for role, values in learners.items() for k, v in values.items()}
+    )
 
 
 def over(found: Sequence[Demand], have: int) -> list[Demand]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from configs.layers import with_values
 from configs.schema import Config
 from sparring.core.errors import SparringError
 
@@ -353,18 +354,15 @@ def _filling(config: Config, chosen: dict[str, Any], nodes: Sequence[Node]) -> i
     if rollout.actors is not None or not _width(config):
         return rollout.actors or 1
     gpus = rollout.gpus if rollout.gpus is not None else chosen["rollout.gpus"]
-    policies = {}
+    keys: dict[str, Any] = {"device": "cuda", "rollout.gpus": gpus}
     for role in config.policies:
-        policy = config.policy(role)
-        own = policy.learner.gpus if policy.learner.gpus is not None else chosen[f"{role}.learner.gpus"]
-        workers = chosen.get(f"{role}.learner.workers", policy.learner.workers)
-        learner = policy.learner.model_copy(update={"gpus": own, "workers": workers})
-        policies[role] = policy.model_copy(update={"learner": learner})
-    settled = config.model_copy(update={"device": "cuda", **policies})
+        learner = config.policy(role).learner
+        own = learner.gpus if learner.gpus is not None else chosen[f"{role}.learner.gpus"]
+        workers = chosen.get(f"{role}.learner.workers", learner.workers)
+        keys |= {f"{role}.learner.gpus": own, f"{role}.learner.workers": workers}
     for actors in range(config.curriculum.problems_per_step, 1, -1):
-        filled = rollout.model_copy(update={"actors": actors, "gpus": gpus})
         try:
-            place(parts_of(settled.model_copy(update={"rollout": filled})), nodes)
+            place(parts_of(with_values(config, keys | {"rollout.actors": actors})), nodes)
         except NoPlace:
             continue
         return actors

@@ -199,7 +199,7 @@ def run_sweep(sweep: Sweep, directory: Path, parallel: int, gpus: float) -> None
         join_ray()
     else:
         start_ray(num_cpus=parallel, include_dashboard=False)
-    if gpus > (there := ray.cluster_resources().get("GPU", 0)):
+    if gpus and gpus > (there := ray.cluster_resources().get("GPU", 0)):
         ray.shutdown()
         raise SweepError(f"--gpus {gpus:g}: Ray has {there:g} GPUs here")
     scratch = directory / ".tune"

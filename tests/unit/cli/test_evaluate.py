@@ -425,36 +425,6 @@ def test_a_problem_whose_bugs_cannot_be_seeded_leaves_the_suites_of_the_others(s
     assert report["tasks"]["other"]["kill_rate"] is None
 
 
-@pytest.mark.parametrize("discriminator", ["m/m", "baseline"])
-def test_references_that_are_no_python_are_refused_before_suites_are_written(
-    tmp_path, scripted, capsys, discriminator
-) -> None:
-    fake = scripted(lambda prompt, sampling: "f(1)")
-    file = tmp_path / "rows.jsonl"
-    row = {"text": "Double.", "tests": ["assert f(1) == 2"], "code": "def f(", "head": "def f(n):"}
-    file.write_text(json.dumps(row))
-    fields = {
-        "description": "text",
-        "baseline_tests": "tests",
-        "reference_solution": "code",
-        "function_signature": "head",
-    }
-    asked = [
-        "--dataset",
-        str(file),
-        "--format",
-        "fields",
-        "--fields",
-        json.dumps(fields),
-        "--sandbox",
-        "process",
-    ]
-    with pytest.raises(SystemExit):
-        main([*asked, "--discriminator", discriminator])
-    assert "problem rows/0: its reference solution is no valid Python" in capsys.readouterr().err
-    assert not fake.prompts
-
-
 @pytest.fixture
 def run_of_toy(tmp_path: Path) -> Path:
     """A run's directory with the toy models as its checkpoint."""

@@ -104,7 +104,7 @@ def test_memory_that_cannot_do_for_one_sample_is_an_error(make_learner, sample_o
     monkeypatch.setattr(Objective, "part", never)
     with pytest.raises(OutOfMemory, match=r"one sequence at a time \(scripted\): take shorter"):
         learner.step(batch(sample))
-    assert len(tried) == 2, "with 64 tokens and with 32, which is one sequence"
+    assert len(tried) == 1, "it is one sequence already"
 
 
 def test_workers_that_share_a_model_begin_anew_if_smaller_micro_batches_can_help(
@@ -112,13 +112,32 @@ def test_workers_that_share_a_model_begin_anew_if_smaller_micro_batches_can_help
 ):
     learner = make_learner(microbatch_tokens=64)
     learner.memory = DeviceMemory(learner.world, learner.device, sharded=True)
-    sample = sample_of(learner, [3] * 20, [4] * 20)
+    samples = [sample_of(learner, [3] * 10, [token] * 10) for token in (4, 5)]
     monkeypatch.setattr(Objective, "part", mock.Mock(side_effect=torch.OutOfMemoryError("scripted")))
     with pytest.raises(WorkerOutOfMemory, match="scripted"):
-        learner.step(batch(sample))
-    learner.health.halvings = 1
+        learner.step(batch(*samples))
+    learner.halve(1)
     with pytest.raises(OutOfMemory, match=r"one sequence at a time \(scripted\): take shorter"):
-        learner.step(batch(sample))
+        learner.step(batch(*samples))
+
+
+def test_a_halving_is_of_the_micro_batches_that_there_are(make_learner, random_batch, tmp_path):
+    """The budget may be far above them. It is kept as a number of tokens, which a smaller setting is not divided by."""
+    learner = make_learner(microbatch_tokens=10**6)
+    each = random_batch(learner)
+    whole = sum(len(sample.tokens) for sample in each.samples)
+    learner.halve(1)
+    metrics = learner.step(each)
+    assert (
+        learner.microbatch_tokens <= whole // 2 and metrics["microbatch_tokens"] == learner.microbatch_tokens
+    )
+    save_learner(learner, tmp_path)
+    again = make_learner(microbatch_tokens=64)
+    load_learner(again, tmp_path)
+    assert again.microbatch_tokens == min(64, learner.microbatch_tokens)
+    again.halve(1)  # as a run does that goes on
+    again.step(replace(each, step=2))
+    assert again.microbatch_tokens == min(64, learner.microbatch_tokens)
 
 
 def test_grpo_needs_advantages(make_learner, sample_of):
@@ -158,10 +177,12 @@ def test_what_was_given_up_for_good_stays_so_when_the_learner_goes_back(make_lea
     good, bad = (sample_of(learner, [3], [4], advantage=a) for a in (1.0, math.nan))
     save_learner(learner, tmp_path)
     learn(learner, batch(good), lambda name, version: tmp_path)
-    learner.health.halvings = 2  # as if memory had run out
+    learner.health.halvings, learner.health.most_tokens = 2, 99  # as if memory had run out
     for step in (2, 3, 4, 5):
         learn(learner, batch(bad, step=step), lambda name, version: tmp_path)
-    assert learner.health == Health(learning_rate_factor=1 / 8, halvings=2, reloads_in_a_row=1)
+    assert learner.health == Health(
+        learning_rate_factor=1 / 8, halvings=2, most_tokens=99, reloads_in_a_row=1
+    )
     learn(learner, batch(replace(good, trained=(False, False)), step=6), lambda name, version: tmp_path)
     assert learner.health.reloads_in_a_row == 1, "a step that makes no update proves nothing"
     learn(learner, batch(good, step=7), lambda name, version: tmp_path)

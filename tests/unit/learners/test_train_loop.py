@@ -5,6 +5,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
+import torch
 from ray.exceptions import ActorDiedError
 from ray.train import ControllerError, WorkerGroupError
 from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
@@ -61,6 +62,7 @@ def test_workers_that_are_lost_are_replaced() -> None:
 
 def test_a_learner_that_ran_out_of_memory_is_told_apart() -> None:
     short = OutOfMemory("out of memory, twice")
-    for error in (ended(short), ControllerError(short), ended(WorkerOutOfMemory("2 GiB"))):
+    unguarded = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+    for error in (ended(short), ControllerError(short), ended(WorkerOutOfMemory("2 GiB")), ended(unguarded)):
         assert type(_failure("generator", error)) is OutOfMemory
     assert type(_failure("generator", ended(NotFinite("the loss is nan")))) is LearnerFailed

@@ -2,20 +2,11 @@
 
 import pytest
 
-from learners.advantages.dr_grpo import dr_grpo
 from learners.advantages.estimate import Advantages
 from learners.advantages.grpo import grpo
 from learners.advantages.hierarchical_grpo import hierarchical_grpo
-from learners.advantages.tree import branch_values
 from learners.settings import LearnerSettings
 from sparring.core.interfaces import Branching
-
-
-def test_a_branch_is_worth_what_its_continuations_earn_beyond_the_others():
-    values = branch_values([[1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
-    assert values == [1.0, 0.0, 0.5]
-    assert dr_grpo(values) == [0.5, -0.5, 0.0]
-    assert dr_grpo(branch_values([[1.0, 0.0], [0.0, 1.0]])) is None, "they do not differ"
 
 
 def test_hierarchical_grpo_adds_the_parents_advantage_to_the_childrens():

@@ -3,11 +3,14 @@
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from sandbox_workers import channel
 from sandbox_workers.channel import ChannelBackend
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.runner.framing import Frames, pack
@@ -97,6 +100,32 @@ def test_a_runner_that_ends_within_an_answer_leaves_its_last_words(start: Callab
     assert not backend.healthy()
     with pytest.raises(BackendDied, match="the sandbox ended"):
         backend.judge_batch([JOB])
+
+
+def test_a_short_job_waits_as_long_as_a_longer_one_of_another_batch_may_take(
+    start: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(Job, "longest_s", lambda job: 20.0 if job.program == "long" else 0.1)
+    is_long_there = threading.Event()
+
+    def answer(jobs: Frames, write: Callable) -> None:
+        write(READY)
+        numbers = [jobs.next()["id"]]
+        is_long_there.set()
+        numbers.append(jobs.next()["id"])
+        time.sleep(1)
+        for number in numbers:
+            write(pack({"id": number, "verdicts": [Judged("PASSED")]}))
+        jobs.next()
+
+    backend = start(answer)
+    thread = threading.Thread(target=backend.judge_batch, args=([replace(JOB, program="long")],))
+    thread.start()
+    assert is_long_there.wait(10)
+    ((verdict,),) = backend.judge_batch([JOB])
+    thread.join(10)
+    assert verdict.passed and not backend._longest_s
 
 
 def test_a_runner_that_is_never_ready_says_how_it_was_started() -> None:

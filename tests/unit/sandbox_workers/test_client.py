@@ -109,7 +109,7 @@ def test_what_is_judged_afresh_is_not_kept() -> None:
 
 def test_large_tests_are_judged_as_small_ones() -> None:
     transport = ScriptedTransport()
-    client = client_of(transport)
+    client = client_of(transport, cache_size=1000)
     tests = [f"f({'1' * 60_000})", f"f({'2' * 60_000})"]
     for _ in range(2):
         verdicts = asyncio.run(client.judge("p", tests))
@@ -153,6 +153,17 @@ def test_the_cache_drops_the_least_recently_used() -> None:
     for program in "abacab":
         asyncio.run(client.judge(program, ["t"]))
     assert asked_of(transport) == ["a", "b", "c", "b"]
+
+
+def test_a_cache_counts_what_verdicts_hold() -> None:
+    """A program may print much; the value of the scripted transport is as long as its test."""
+    transport = ScriptedTransport()
+    client = client_of(transport, cache_size=100)
+    large = [f"f({digit * size})" for digit, size in (("2", 60_000), ("3", 60_000), ("4", 70_000))]
+    for test in ("f(1)", large[0], "f(1)", large[1], "f(1)", large[0], large[2], large[2]):
+        asyncio.run(client.judge("p", [test]))
+    assert client.stats()["cache_hits"] == 2
+    assert client._cache.currsize <= 100_000
 
 
 def test_a_cache_of_no_size_holds_nothing() -> None:

@@ -36,9 +36,31 @@ RIGHT = [
     "assert globals()['f'](2) == 2 and __import__('program').f(1) == 1",
     "import pickle\nassert pickle.loads(pickle.dumps(Money(3))).v == 3",
     "assert sqrt(f(4)) == 2 and Counter([f(1)])[1] == 1  # as if imported",
+    "from unittest.mock import patch\n@patch('builtins.input', return_value='3')\n"
+    "def test_f(mocked): assert f(int(input())) == 3",
+    "import pytest\n@pytest.mark.parametrize('x, y', [(1, 1), pytest.param(9, 9)])\n"
+    "@pytest.mark.parametrize('z', [(20,), (30,)])\n"
+    "def test_f(x, y, z): assert f(x) == y and f(z[0]) == LIMIT",
+    "import pytest\n@pytest.mark.skip\ndef test_f(): assert f(1) == 2\n@pytest.mark.xfail\ndef test_g(): assert f(1) == 3",
+    "import unittest\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_f(self): self.assertEqual(f(1), 2)",
+    "had = []\ndef setup_module(): had.append(1)\ndef setup_function(of): had.append(2)\n"
+    "def test_f(): assert f(len(had)) == 2",
     "pass",
 ]
 WRONG = [
+    (
+        "from unittest.mock import patch\n@patch('builtins.input', return_value='3')\n"
+        "def test_f(mocked): assert f(int(input())) == 4",
+        "WRONG_ANSWER",
+        False,
+    ),
+    (
+        "import pytest\n@pytest.mark.parametrize('x', [1, 99])\ndef test_f(x): assert f(x) == x",
+        "WRONG_ANSWER",
+        False,
+    ),
+    ("def test_f(capsys): assert f(1) == 2", "RUNTIME_ERROR", True),
+    ("class TestF:\n    def test_f(self, tmp_path): assert f(1) == 2", "RUNTIME_ERROR", True),
     ("assert f(1) == 2, 'why'", "WRONG_ANSWER", False),
     (
         "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(1), 2)",

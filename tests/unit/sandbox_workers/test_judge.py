@@ -1,12 +1,20 @@
 """`python -m sandbox_workers judge` on input that is none."""
 
+import asyncio
+import json
 import re
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from sandbox_workers.__main__ import main, read_jobs
+from sandbox_workers.__main__ import JobLine, judge_all, main, read_jobs
+from sandbox_workers.client import SandboxClient
+from sandbox_workers.lines import judge_request
 from sparring.core.errors import SparringError
+from sparring.core.verdict import Limits
+from tests.unit.sandbox_workers.test_client import ScriptedTransport
 
 
 @pytest.mark.parametrize(
@@ -22,6 +30,46 @@ def test_bad_input_is_told_in_a_line(options: list[str], said: str, tmp_path: Pa
     jobs.write_bytes(b'{"id": 1, "program": "# \xe9", "tests": ["f()"]}\n')
     with pytest.raises(SparringError, match=re.escape(said)):
         main(["judge", "--sandbox", "process", *options, str(jobs)])
+
+
+async def _judged_with_a_process_that_waits_for_each_answer(printed: Callable[[], str]) -> int:
+    """The next line is written once the answer to the one before was read."""
+
+    def jobs() -> Iterator[JobLine]:
+        for number in range(3):
+            if number:
+                end = time.monotonic() + 10
+                while f'"id": {number - 1}' not in printed():
+                    assert time.monotonic() < end, "no answer while the next line is waited for"
+                    time.sleep(0.01)
+            yield from read_jobs(
+                [json.dumps({"id": number, "program": "", "tests": ["t"]})], "-", memory_mb=128
+            )
+
+    transport = ScriptedTransport()
+    return await judge_all(jobs(), SandboxClient(transport, version="v"))
+
+
+def test_an_answer_does_not_wait_for_the_next_job(capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+
+    def printed() -> str:
+        said.append(capsys.readouterr().out)
+        return "".join(said)
+
+    assert asyncio.run(_judged_with_a_process_that_waits_for_each_answer(printed)) == 0
+    assert '"id": 2' in printed()
+
+
+@pytest.mark.parametrize("expected", ["x" * 100_000, "x"])
+def test_an_output_that_is_expected_may_be_printed(expected: str) -> None:
+    transport = ScriptedTransport()
+    (job,) = read_jobs(
+        [json.dumps({"id": 1, "program": "", "tests": [{"stdout": expected}]})], "-", memory_mb=128
+    )
+    asyncio.run(judge_request(SandboxClient(transport, version="v"), job, Limits()))
+    ((_, (sent,)),) = transport.batches
+    assert sent.limits.output_kb * 1024 > len(expected)
 
 
 def test_a_job_that_states_no_memory_has_what_there_is() -> None:
