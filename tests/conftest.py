@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 COMPUTES_ALONE = re.compile(
-    r"tests/(unit|properties|gpu)/|tests/chaos/test_many_strikes|tests/integration/test_("
+    r"tests/(unit|properties|gpu)/|tests/chaos/test_(many_strikes|learner_killed)|tests/integration/test_("
     r"memory_runs_out|parallel_learner|placement|sharded_|"  # placement, many_strikes: a Ray whose actors only sleep
+    # learner_killed: workers of one thread
     # one process with one thread at a time:
     r"bad_input\.py::(?!.*for_the_pool)|benchmarks\.py::test_an_experiment|evaluate|game_runs|local_run|mirror|notebooks|"
     r"report_page|resume|setup|sixth_stage|solve|trackers|your_own_game)"

@@ -264,6 +264,7 @@ def test_a_worker_killed_over_a_save_saves_what_was_asked_for(
         assert resumed.export().digest == expected[0]
 
 
+@pytest.mark.slow  # what unit tests of faults and of the loop show, with a Ray Train run around it
 def test_a_loss_that_is_not_finite_ends_the_learner(cluster: None, spec: LearnerSpec, tmp_path: Path) -> None:
     with learning(spec, tmp_path) as learner:
         within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())

@@ -28,6 +28,7 @@ def test_what_is_not_served_is_in_the_corpus() -> None:
     assert len(NOT_SERVED) <= 0.01 * len(JOBS) and len(NOT_SERVED_ALONE) <= 0.02 * len(JOBS)
 
 
+@pytest.mark.kinds  # the corpus by itself
 def test_plain_cpython_passes_the_right_programs_and_fails_the_wrong_ones() -> None:
     """So whatever the sandbox says else is the sandbox's error."""
     jobs = [job for job in JOBS if isinstance(job.tests[0], str)]
@@ -41,6 +42,7 @@ def test_plain_cpython_passes_the_right_programs_and_fails_the_wrong_ones() -> N
     ]
 
 
+@pytest.mark.kinds  # the corpus by itself
 @pytest.mark.parametrize("language", sorted({job.language for job in JOBS}))
 def test_whole_programs_print_that_by_their_own_interpreter(language: str) -> None:
     if not plain.can_run(language):

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.gguf_files import tiny, write_gguf
 from tests.integration.conftest import Drive, ImportedDriver
 
 Arguments = list[object]
@@ -102,21 +101,6 @@ def test_malformed_problem_file(drive, place: Place) -> None:
     refused(drive, place, place.using(file), "bad.json", "line 2", "malformed JSON", "correct it there")
 
 
-def test_empty_problem_file(drive, place: Place) -> None:
-    refused(
-        drive, place, place.using(place.write("empty.json", "")), "empty.json", "the file is empty", "write"
-    )
-
-
-def test_missing_problem_file(drive, place: Place) -> None:
-    refused(drive, place, place.using(place.root / "none.json"), "none.json: no such file")
-
-
-def test_duplicate_problem_ids(drive, place: Place) -> None:
-    file = place.problems(lambda entries: entries.append(entries[3]))
-    refused(drive, place, place.using(file), "index 24", "already used at index 3", "an id of its own")
-
-
 def test_reference_that_fails_its_own_tests(drive, place: Place) -> None:
     def spoil(entries: list[dict]) -> None:
         entries[5]["baseline_tests"][1] = "assert f([1]) == 'nothing of the kind'"
@@ -164,59 +148,12 @@ def test_model_path_that_does_not_exist(drive, place: Place) -> None:
     refused(drive, place, arguments, "generator.model", "nowhere", "no such directory")
 
 
-def test_model_that_cannot_be_downloaded(drive, place: Place) -> None:
-    arguments = ["--config", place.recipe(), "--discriminator-model", "nobody/nothing-at-all"]
-    refused(drive, place, arguments, "discriminator.model nobody/nothing-at-all", "give a directory")
-
-
-@pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_incomplete_model_directory(drive, place: Place, missing: str) -> None:
-    model = Path(shutil.copytree(place.models["generator"], place.root / "model"))
-    (model / missing).unlink()
-    arguments = ["--config", place.recipe(), "--generator-model", model]
-    refused(drive, place, arguments, f"generator.model {model}", "give a directory in Hugging Face format")
-
-
-def test_truncated_model(drive, place: Place) -> None:
-    model = Path(shutil.copytree(place.models["generator"], place.root / "model"))
-    os.truncate(model / "model.safetensors", 50_000)
-    arguments = ["--config", place.recipe(), "--generator-model", model]
-    refused(
-        drive,
-        place,
-        arguments,
-        f"generator.model {model}",
-        "model.safetensors is damaged",
-        "give a directory",
-    )
-
-
 def test_model_of_an_architecture_that_vllm_does_not_load(drive, place: Place) -> None:
     model = Path(shutil.copytree(place.models["generator"], place.root / "model"))
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "architectures": ["OpenAIGPTLMHeadModel"]}))
     arguments = ["--config", place.recipe(), "--generator-model", model, "--generator.engine.kind", "vllm"]
     refused(drive, place, arguments, f"generator.model {model}: vLLM cannot load", "OpenAIGPTLMHeadModel")
-
-
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (lambda file: os.truncate(file, file.stat().st_size // 2), "is cut off or damaged"),
-        (lambda file: file.write_text("{}"), "is not a GGUF file"),
-        (
-            lambda file: write_gguf(file, *tiny(), architecture="nonesuch"),
-            "architecture nonesuch is not supported",
-        ),
-    ],
-)
-def test_gguf_file_that_cannot_be_converted(
-    drive, place: Place, spoil: Callable[[Path], object], said: str
-) -> None:
-    file = write_gguf(place.root / "model.gguf", *tiny())
-    spoil(file)
-    arguments = ["--config", place.recipe(), "--generator-model", file]
-    refused(drive, place, arguments, f"generator.model {file}: ", said, "give another file")
 
 
 # ---------------------------------------------------------------------- configuration
@@ -229,34 +166,6 @@ def test_unknown_key_in_a_recipe(drive, place: Place) -> None:
         "unknown key tempreature",
         "--help",
     )
-
-
-def test_unknown_key_on_the_command_line(drive, place: Place) -> None:
-    refused(drive, place, ["--config", "debug", "--curriculum.atempts", "4"], "curriculum.atempts", "--help")
-
-
-def test_value_out_of_range(drive, place: Place) -> None:
-    refused(
-        drive, place, ["--config", "debug", "--curriculum.attempts", "1"], "curriculum.attempts", "got", "2"
-    )
-
-
-def test_unknown_recipe(drive, place: Place) -> None:
-    refused(drive, place, ["--config", "nonesuch"], "--config nonesuch", "toy", "debug")
-
-
-def test_recipe_that_is_no_yaml(drive, place: Place) -> None:
-    refused(
-        drive,
-        place,
-        ["--config", place.write("bad.yaml", "a: [1, 2\nb: {")],
-        "bad.yaml",
-        "not readable as YAML",
-    )
-
-
-def test_nothing_to_resume(drive, place: Place) -> None:
-    refused(drive, place, ["--resume"], "--resume: no run at", "start one without --resume")
 
 
 def test_run_name_that_is_used(drive, place: Place) -> None:
@@ -292,66 +201,9 @@ def test_truncated_checkpoint(drive, place: Place) -> None:
     refused(drive, place, new, "model.safetensors is truncated", "step_000003")
 
 
-def test_checkpoint_that_is_not_there(drive, place: Place) -> None:
-    checkpoint = place.finished / "checkpoints" / "step_000099"
-    refused(
-        drive,
-        place,
-        ["--config", place.recipe(), "--resume-from", checkpoint],
-        "no such checkpoint",
-        "step_000006",
-    )
-
-
-def test_checkpoint_of_another_architecture(drive, place: Place) -> None:
-    from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
-
-    tokenizer = AutoTokenizer.from_pretrained(place.models["generator"])
-    shape = Qwen2Config.from_pretrained(place.models["generator"])
-    shape.hidden_size, shape.num_hidden_layers, shape.layer_types = 48, 2, None
-    other = place.root / "other"
-    Qwen2ForCausalLM(Qwen2Config(**{**shape.to_dict(), "layer_types": None})).save_pretrained(other)
-    tokenizer.save_pretrained(other)
-    checkpoint = place.finished / "checkpoints" / "step_000003"
-    arguments = ["--config", place.recipe(), "--generator-model", other, "--resume-from", checkpoint]
-    refused(drive, place, arguments, "step_000003", "hidden_size is 96", "has 48", "give the model")
-
-
-def test_checkpoint_of_another_estimator(drive, place: Place) -> None:
-    checkpoint = place.finished / "checkpoints" / "step_000003"
-    arguments = [
-        "--config",
-        place.recipe(),
-        "--resume-from",
-        checkpoint,
-        "--generator.learner.estimator.kind",
-        "grpo",
-    ]
-    refused(drive, place, arguments, "step_000003", "saved with estimator.kind gae", "grpo", "same estimator")
-
-
-def test_checkpoint_of_another_tuning(drive, place: Place) -> None:
-    checkpoint = place.finished / "checkpoints" / "step_000003"
-    arguments = [
-        "--config",
-        place.recipe(),
-        "--resume-from",
-        checkpoint,
-        "--generator.learner.lora.rank",
-        "4",
-    ]
-    refused(drive, place, arguments, "step_000003", "saved with lora None", "same lora")
-
-
 def test_more_layers_to_train_than_there_are(drive, place: Place) -> None:
     arguments = ["--config", place.recipe(), "--generator.learner.trainable-layers", "9"]
     refused(drive, place, arguments, "generator: trainable_layers is 9, but the model has 3")
-
-
-def test_checkpoint_beyond_the_schedule(drive, place: Place) -> None:
-    checkpoint = place.finished / "checkpoints" / "step_000006"
-    arguments = ["--config", place.recipe(), "--resume-from", checkpoint, "--curriculum.stages", "1"]
-    refused(drive, place, arguments, "step_000006", "this schedule has 3 steps", "raise the step counts")
 
 
 # ---------------------------------------------------------------------- machines
@@ -359,11 +211,6 @@ def test_no_docker_engine(drive, place: Place) -> None:
     arguments = ["--config", place.recipe(), "--sandbox.backend", "docker"]
     nowhere = "unix:///nonexistent.sock"
     refused(drive, place, arguments, nowhere, "no Docker Engine answers", "make engine", DOCKER_HOST=nowhere)
-
-
-def test_more_cpus_than_there_are(drive, place: Place) -> None:
-    arguments = ["--config", place.recipe(local=False), "--rollout.cpus", "1000"]
-    refused(drive, place, arguments, "no room for this run", "1000 CPUs", "rollout.cpus")
 
 
 @pytest.mark.slow  # like test_no_docker_engine, after the start of a Ray

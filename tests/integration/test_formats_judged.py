@@ -143,6 +143,7 @@ def test_another_value_than_the_expected_one_fails(sandbox: LocalSandbox, value:
     assert (found.passed, found.by_test) == (passes, False)
 
 
+@pytest.mark.slow
 def test_many_large_tests_are_judged_together(sandbox: LocalSandbox) -> None:
     """Each takes what one takes, and all of them are more than 16 MiB."""
     pairs = [[number, number] for number in range(60_000)]

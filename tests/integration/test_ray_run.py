@@ -31,9 +31,25 @@ def rows_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.fixture
+def no_network() -> dict[str, Any]:
+    """Returns what starts a run (Drive.run) in a network namespace of its own, with nothing in it but lo, and tells it
+    nothing of being offline. Only root makes one this way: others have their network."""
+    place = ["unshare", "-n", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
+    if os.geteuid() != 0:
+        return {}
+    if tried := subprocess.run([*place, "true"], capture_output=True, text=True, check=False).stderr:
+        assert os.environ.get("SPARRING_REQUIRE_CLUSTER") != "1", tried
+        return {}
+    return {"place": place, "HF_HUB_OFFLINE": "", "TRANSFORMERS_OFFLINE": ""}
+
+
 @pytest.mark.slow  # two starts of everything
-def test_killed_in_the_middle_and_continued(drive, small: tuple[str, ...], tmp_path: Path) -> None:
-    """kill -9 of the driver's process group once step 1 is in the metrics; --resume goes on to a whole result."""
+def test_killed_in_the_middle_and_continued_without_a_network(
+    drive: Drive, small: tuple[str, ...], no_network: dict[str, Any], tmp_path: Path
+) -> None:
+    """kill -9 of the driver's process group once step 1 is in the metrics; --resume goes on to a whole result, and needs no
+    network but loopback."""
     run = tmp_path / drive.name()
     killed = drive.kill_at_step(
         1, run, *SHRUNKEN, *small, "--evaluation.problems", "8", "--checkpoint.every", "1"
@@ -42,9 +58,16 @@ def test_killed_in_the_middle_and_continued(drive, small: tuple[str, ...], tmp_p
     assert not (run / "training_results.json").exists()
     drive.expect_nothing_left()
     fewer = ("--rollout.actors", "1")  # each has engines to start
-    done = drive.run("--resume", *fewer, "--output-dir", tmp_path, "--run-name", run.name, timeout=400)
+    place = ("--output-dir", tmp_path, "--run-name", run.name)
+    done = drive.run("--resume", *fewer, *place, timeout=400, **no_network)
     assert done.code == 0, done.err
-    assert not done.err.strip()
+    rays_own = "Failed to determine local IP via external connectivity"
+    assert not [line for line in done.err.splitlines() if not (no_network and rays_own in line)]
+    assert ("Ray at 127.0.0.1" if no_network else "Ray at") in done.out and "sandbox: " in done.out
+    assert {p.name for p in run.iterdir()} >= {
+        "config.yaml", "versions.json", "metrics.jsonl", "bank.json", "samples", "checkpoints",
+        "training_results.json", "learning_curves.png",
+    }  # fmt: skip
 
     rows = rows_of(run)
     assert [row["step"] for row in rows] == [0, 1, 2, 3]
@@ -68,36 +91,3 @@ def test_killed_in_the_middle_and_continued(drive, small: tuple[str, ...], tmp_p
     )
     state = json.loads((run / "checkpoints" / "step_000003" / "state.json").read_text())
     assert state["versions"] == {role: len(learned[role]) for role in ROLES}
-
-
-@pytest.fixture
-def no_network() -> dict[str, Any]:
-    """Returns what starts a run (Drive.run) in a network namespace of its own, with nothing in it but lo, and tells it
-    nothing of being offline. Only root makes one this way: others have their network."""
-    place = ["unshare", "-n", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
-    if os.geteuid() != 0:
-        return {}
-    if tried := subprocess.run([*place, "true"], capture_output=True, text=True, check=False).stderr:
-        assert os.environ.get("SPARRING_REQUIRE_CLUSTER") != "1", tried
-        return {}
-    return {"place": place, "HF_HUB_OFFLINE": "", "TRANSFORMERS_OFFLINE": ""}
-
-
-def test_one_run_from_start_to_end_needs_no_network_but_loopback(
-    drive: Drive, small: tuple[str, ...], no_network: dict[str, Any], tmp_path: Path
-) -> None:
-    """With one rollout actor; the run that is killed has two."""
-    run = tmp_path / drive.name()
-    arguments = (*SHRUNKEN, *small, "--rollout.actors", "1", "--output-dir", tmp_path, "--run-name", run.name)
-    done = drive.run(*arguments, timeout=400, **no_network)
-    assert done.code == 0, done.err
-    rays_own = "Failed to determine local IP via external connectivity"
-    assert not [line for line in done.err.splitlines() if not (no_network and rays_own in line)]
-    assert ("Ray at 127.0.0.1" if no_network else "Ray at") in done.out and "sandbox: " in done.out
-    rows = rows_of(run)
-    assert [row["step"] for row in rows] == [0, 1, 2, 3]
-    assert all(any("samples" in row.get(role, {}) for row in rows) for role in ROLES)
-    assert {p.name for p in run.iterdir()} >= {
-        "config.yaml", "versions.json", "metrics.jsonl", "bank.json", "samples", "checkpoints",
-        "training_results.json", "learning_curves.png",
-    }  # fmt: skip

@@ -89,6 +89,8 @@ class Spoil:
     [
         (Spoil.tokenizer, "tokenizer"),
         (Spoil.tokenizer_json, "tokenizer.json is missing"),
+        (lambda model: (model / "config.json").unlink(), "config.json"),
+        (lambda model: (model / "model.safetensors").unlink(), "safetensors"),
         (Spoil.cut_off, "model.safetensors is damaged"),
         (
             Spoil.part,
