@@ -42,6 +42,10 @@ class _Keys(Config, BaseSettings):
     model_config = SettingsConfigDict(protected_namespaces=())
 
 
+_KEYS = {key.replace(".", "_"): key for key, _ in leaves(Config().model_dump()) if "." in key}
+"""Keys by what they would be with single underscores, which is no way to give them."""
+
+
 def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Returns what each variable sets: {variable: {dotted key: value}}. Empty variables count as not set.
 
@@ -60,6 +64,8 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]
             raise ValueError(f"{name}: expected JSON, such as [1, 2] (got {value!r})") from error
         if values:
             found[name] = {key: None if v == "None" else v for key, v in leaves(values)}
+        elif key := _KEYS.get(name.removeprefix(PREFIX).lower()):
+            raise ValueError(f"{name}: no setting: write {PREFIX}{key.replace('.', DELIMITER).upper()}")
         elif DELIMITER in name:
             raise ValueError(
                 f"{name}: no such section of the configuration: see --help for the keys there are"

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Self
 
@@ -354,7 +355,8 @@ def read_recipe(path: Path, size: str = "", above: tuple[Path, ...] = ()) -> dic
                 f"{path}: sizes.{name}: expected a mapping of configuration keys (got {keys!r})"
             )
     if size and size not in sizes:
-        raise ConfigError(f"{path}: has no size {size}: give one of {', '.join(map(str, sizes)) or 'none'}")
+        there = f"give one of {', '.join(sizes)}" if sizes else "it has none"
+        raise ConfigError(f"{path}: has no size {size}: {there}")
     return with_keys(values, sizes[size]) if size else values
 
 
@@ -433,7 +435,11 @@ def _explain(error: Any, who: Mapping[str, str], recipe: str, variables: Collect
         path, section = place(error["loc"][:-1], Run)
         if section is None or "kind" not in section.model_fields:
             here = _here(key, error["input"]) or other_kinds(error["loc"], Run)
-            return f"{origin}: unknown key {key}: {here}see --help for the keys there are"
+            near = get_close_matches(
+                key.replace("-", "_"), dict(leaves(Config().model_dump())), n=1, cutoff=0.8
+            )
+            meant = f"did you mean {near[0]}? " if near and not here else ""
+            return f"{origin}: unknown key {key}: {here}{meant}see --help for the keys there are"
         beside = [  # these keys may name, or imply, the kind
             f"; {name} sets {k}"
             for k, name in who.items()
@@ -441,7 +447,8 @@ def _explain(error: Any, who: Mapping[str, str], recipe: str, variables: Collect
             and name != origin
             and k.removeprefix(f"{path}.") in section.model_fields
         ]
-        takes = f"kind {error['loc'][-2]} takes {', '.join(section.model_fields)}"
+        keys = ", ".join(name for name in section.model_fields if name != "kind")
+        takes = f"kind {error['loc'][-2]} {f'takes {keys}' if keys else 'has no further keys'}"
         return f"{origin}: unknown key {key}: {takes}{''.join(beside)}"
     message = error["msg"].removeprefix("Value error, ")
     if isinstance(error["input"], dict):

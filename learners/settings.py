@@ -119,9 +119,9 @@ class LearnerSettings(Settings):
     """Lower bound of the objective at a negative advantage, as a multiple of the advantage. It limits the effect of one
     improbable token."""
     importance_cap: float | None = Field(default=None, ge=0)
-    """Decoupled PPO: ratios are taken against the learner's own log-probabilities at the start of the batch, and each
-    token's loss is weighted by the ratio of its probability there to the engine's, truncated at this value, which is 1
-    or more. 0: ratios are taken against the engine's log-probabilities. Default: 2 with rollout.max_policy_lag, and with
+    """Engine and learner compute slightly different probabilities. If set, PPO's ratio compares the learner with itself at the
+    start of the batch, and each token's loss is multiplied by the learner's probability over the engine's, at most this value,
+    which is 1 or more (decoupled PPO). 0: PPO's ratio compares with the engine. Default: 2 with rollout.max_policy_lag, and with
     precision bf16 or an engine in 16 bits, since engine and learner then round differently; else 0."""
     mask_truncated: bool = False
     """Leave a completion out of the losses of policy and critic if it was cut off by its length limit."""

@@ -183,7 +183,7 @@ def read_json(path: Path, what: str, layout: str) -> Any:
     except json.JSONDecodeError as error:
         remedy = "correct it there"
         if error.msg == "Extra data":  # a second document after the first
-            remedy = "if these are JSON lines, give their format (--problems-format mbpp; in other commands --format mbpp)"
+            remedy = "if these are JSON lines, give their format (--problems.format mbpp; in other commands --format mbpp)"
         raise ProblemFileError(
             f"{path}: malformed JSON at line {error.lineno}, column {error.colno}: {error.msg}; {remedy}"
         ) from None
@@ -271,6 +271,10 @@ def _schema_fault(error: ValidationError) -> str:
         return (
             f"field {field!r}: unknown field; remove it, or correct its name to one of {', '.join(_EXPECTED)}"
         )
+    if field == "limits" and len(first["loc"]) > 1:
+        inner = first["loc"][1]
+        fault = "unknown" if first["type"] == "extra_forbidden" else first["msg"]
+        return f"field 'limits', key {inner!r}: {fault}; expected {_EXPECTED[field]}"
     if first["type"] == "missing":
         if field in _TESTS and len(first["loc"]) > 1:
             return f"field {field + place!r}: key 'stdout': missing; add the expected output"

@@ -26,7 +26,9 @@ def unknown_to_vllm(model: str) -> str | None:
 
     package = find_spec("vllm")
     try:
-        named = AutoConfig.from_pretrained(base_of(model) or model).architectures or []
+        named = (
+            AutoConfig.from_pretrained(base_of(model) or model, trust_remote_code=False).architectures or []
+        )
     except (OSError, ValueError):
         return None
     if package is None or not package.submodule_search_locations:

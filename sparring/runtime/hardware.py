@@ -474,10 +474,9 @@ def said(config: Config, chosen: Mapping[str, Any]) -> str:
         if isinstance(value, Mapping):  # learner.lora
             shown = f"of rank {value['rank']}, because tuning all weights does not fit into memory"
         if rest == "learner.lora_if_needed":
-            name, shown = (
-                name.replace("lora_if_needed", "lora"),
-                "off, because tuning all weights fits into memory",
-            )
+            is_known = shapes_of(config) is not None
+            name = name.replace("lora_if_needed", "lora")
+            shown = f"off, because {'tuning all weights fits into memory' if is_known else 'the model is not known'}"
             if f"{role}.learner.lora" in chosen:
                 continue
         if (word := f"{name} {shown}") not in words:

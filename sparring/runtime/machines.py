@@ -31,7 +31,7 @@ _CORES = 1024
 """Such a plan is about memory: no part lacks CPU cores."""
 _SYSTEM_GIB = 1.5
 """Memory that the system and its other processes are assumed to take."""
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)GB", re.IGNORECASE)
+_SIZE = re.compile(r"(0*[1-9]\d*(?:\.\d+)?)GB", re.IGNORECASE)
 
 
 def machine_named(text: str) -> Hardware:

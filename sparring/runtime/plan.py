@@ -68,7 +68,7 @@ def make_plan(
     first = start.state["step"] + 1 if start.state else 1
     steps = schedule.total_steps if first == 1 else f"{first} to {schedule.total_steps}"
     lines.append(
-        f"steps: {steps}, each {at.problems_per_step} problems x {at.attempts} attempts; "
+        f"steps: {steps}, each {min(at.problems_per_step, len(train))} problems x {at.attempts} attempts; "
         f"{len(train)} problems to train on, {len(held_out)} held out"
     )
     where = "this process" if config.local else _joins(config) or "a new Ray on this machine"
@@ -121,7 +121,7 @@ def make_plan(
     return Plan(
         lines=lines,
         obstacles=obstacles,
-        warnings=[*_rates(config, start), *_wall_clock(config), *_toys(config, train)],
+        warnings=[*_rates(config, start), *_wall_clock(config), *_slots(config), *_toys(config, train)],
     )
 
 
@@ -270,6 +270,16 @@ def _languages(config: Config, names: Collection[str]) -> list[str]:
         except UnknownLanguage as error:
             told.append(str(error))
     return told
+
+
+def _slots(config: Config) -> Iterator[str]:
+    """Yields a warning if a suite cannot have as many tests as full validity needs."""
+    game = config.game
+    if game.kind == "multistage" and game.max_tests < game.rewards.validity_slots:
+        yield (
+            f"game.max_tests {game.max_tests} is below game.rewards.validity_slots {game.rewards.validity_slots}, so no suite "
+            "is fully valid: lower the slots, too"
+        )
 
 
 def _wall_clock(config: Config) -> Iterator[str]:

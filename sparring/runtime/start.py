@@ -256,7 +256,7 @@ def open_tokenizer(model: str) -> Any:
     """Loads a tokenizer. Raises OSError or ValueError if it cannot be read."""
     from transformers import AutoTokenizer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    tokenizer: Any = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
     for name in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
         if (
             getattr(tokenizer, name, None) == ""
@@ -272,15 +272,17 @@ def load_tokenizer(model: str, key: str) -> Any:
 
     base = base_of(model) or model
     try:
-        check_generates_text(AutoConfig.from_pretrained(base))
+        check_generates_text(AutoConfig.from_pretrained(base, trust_remote_code=False))
         for place in dict.fromkeys((model, base)):
             _check_weights(Path(place))
         tokenizer = open_tokenizer(model)
         # transformers makes an empty tokenizer if the files of a known class are missing
         if not tokenizer.encode("def f(x): return 1", add_special_tokens=False):
             raise ValueError("its tokenizer gives no tokens for a text: tokenizer.json is missing")
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except Exception as error:  # the library raises many kinds of errors for a faulty config
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if "trust_remote_code" in str(error):
+            reason = "it brings code of its own, which is never run here"
         said = f"cannot be loaded ({reason})"
         if not Path(model).is_dir():
             said = f"no directory {model}; tried as a hub id, it {said}"

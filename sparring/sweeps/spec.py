@@ -204,7 +204,9 @@ def grid(keys: Mapping[str, Values | Range]) -> list[Setting]:
     """Returns a setting for every combination of values. Raises SweepError for a range."""
     for key, values in keys.items():
         if isinstance(values, Range):
-            raise SweepError(f"--key {key}: a grid takes values, not a range: give some, or --samples")
+            raise SweepError(
+                f"--key {key}: a grid takes values, not a range: give some, or draw them: sweep random"
+            )
     choices = itertools.product(*(values.choices for values in keys.values() if isinstance(values, Values)))
     return [setting_of(dict(zip(keys, combination, strict=True))) for combination in choices]
 

@@ -158,7 +158,7 @@ def test_another_kind_in_the_environment_does_the_same(monkeypatch):
 def test_an_unknown_key_comes_with_who_else_set_keys_of_its_section(recipe, monkeypatch):
     monkeypatch.setenv("SPARRING_PROBLEMS__HELD_OUT__FILE", "b.json")
     arguments = recipe(OWN + "problems: {file: a.json, held_out: {fractoin: 0.3}}")
-    held_out = r"unknown key problems\.held_out\.fractoin: kind file takes kind, file, format, split"
+    held_out = r"unknown key problems\.held_out\.fractoin: kind file takes file, format, split"
     with pytest.raises(
         ConfigError,
         match=rf"mine\.yaml: {held_out}; SPARRING_PROBLEMS__HELD_OUT__FILE sets problems\.held_out\.file$",

@@ -61,6 +61,8 @@ def test_what_is_read():
         ("f(1) == 2 or fail()", None),
         ("f(1) == 2 and f(2) == 4", "f(1) == 2 and f(2) == 4"),
         ("f(1) - 2", "f(1) - 2"),
+        ("assert (f(1) == 2, 'why')", "assert (f(1) == 2, 'why')"),
+        ("assert True", "assert True"),
         ('"assert f(1) == 2"', "'assert f(1) == 2'"),
         ("def test_f():\n    assert f(1) == 2", None),
         ("def test_f():\n    f(1) == 2\ntest_f()", "f(1) == 2"),

@@ -35,7 +35,9 @@ def test_a_machine_without_a_gpu_has_the_memory_that_is_named() -> None:
     assert found.device == "cpu" and found.host_bytes and 12e9 < found.host_bytes < 16e9
 
 
-@pytest.mark.parametrize("text", ["24", "", "0x24GB", "x24GB", "2x2x2xT4", "T5", "24GiB", "cpu-T4", "cpu"])
+@pytest.mark.parametrize(
+    "text", ["24", "", "0x24GB", "x24GB", "2x2x2xT4", "0GB", "cpu-0GB", "T5", "24GiB", "cpu-T4", "cpu"]
+)
 def test_another_text_is_refused(text: str) -> None:
     with pytest.raises(SparringError, match=re.escape(f"--plan-for {text}:")):
         machine_named(text)
