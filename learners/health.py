@@ -29,17 +29,17 @@ class Health:
     learning_rate_factor: float = 1.0
     """Factor on the learning rate. Each update with Remedy.HALVE halves it."""
     halvings: int = 0
-    """Number of times that micro-batches were halved because memory ran out."""
+    """Number of times that the budget of micro-batches was halved because workers were killed for memory."""
     most_tokens: int | None = None
-    """Maximum number of tokens of a micro-batch since then; None: that of the settings. It is absolute, so that a smaller
-    setting of a resumed run is not halved again."""
+    """Maximum number of tokens of a micro-batch since memory ran out; None: that of the settings. It is absolute, so that a
+    smaller setting of a resumed run is not halved again."""
     proven_version: int = 0
     """Newest version of the weights with which a step began that skipped no update."""
     skipped_in_a_row: int = 0
     reloads_in_a_row: int = 0
     """Number of returns to a checkpoint since the last step in which no update was skipped."""
 
-    def halve(self) -> None:
+    def halve_learning_rate(self) -> None:
         self.learning_rate_factor /= 2
         self.skipped_in_a_row += 1
 

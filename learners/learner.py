@@ -102,10 +102,8 @@ class Learner:
         self.updates = 0
         """Number of optimizer steps. A batch may take several."""
         self.health = Health()
-        self._halvings_due = 0
-        """Number of halvings that the next plan of micro-batches makes."""
-        self._one_each = False
-        """Whether each micro-batch of the newest plan has one sequence, so that none can become smaller."""
+        self._largest = 0
+        """Cost, in tokens, of the largest planned micro-batch of several sequences; 0: none can become smaller."""
         sharded = settings.sharding == "fsdp"
         self.memory = DeviceMemory(self.world, self.device, sharded=sharded)
         self._give_back()
@@ -116,10 +114,18 @@ class Learner:
         budget = self.settings.microbatch_tokens or MICROBATCH_TOKENS
         return min(budget, self.health.most_tokens or budget)
 
-    def halve(self, total: int) -> None:
-        """Has the next plan halve micro-batches until they were halved `total` times in all."""
-        self._halvings_due += total - self.health.halvings
-        self.health.halvings = total
+    def limit_micro_batches(self, halvings: int, most_tokens: int | None) -> None:
+        """Limits micro-batches as the mailbox says that workers which ended need it.
+
+        Args:
+            halvings: how often the budget must have been halved in all.
+            most_tokens: maximum number of tokens, if it is known.
+        """
+        due = halvings - self.health.halvings
+        found = min(self.microbatch_tokens >> max(0, due), most_tokens or self.microbatch_tokens)
+        if found < self.microbatch_tokens:
+            self.health.most_tokens = max(1, found)
+        self.health.halvings = halvings
 
     # ------------------------------------------------------------------ one step
     def step(self, batch: Batch) -> dict[str, float]:
@@ -301,25 +307,15 @@ class Learner:
         capped = getattr(self.policy.model.config.get_text_config(), "attn_logit_softcapping", None)
         # capped attention keeps its scores, of shared tokens, too
         copied = COPIED if capped is None else 1.0
-        chunks = self._planned(batch, chosen, copied)
+        chunks = plan(batch.samples, chosen, self.microbatch_tokens, self.world.size, copied)
+        # the ranks' shares may be far below the budget
+        costs = (cost_of(batch.samples, chunk, copied) for chunk in chunks if len(chunk) > 1)
+        self._largest = int(max(costs, default=0))
         mine = [(chunk, True) for chunk in chunks[self.world.rank :: self.world.size]]
         if self.settings.sharding == "fsdp":
             most = -(-len(chunks) // self.world.size)
             mine += [(chunks[0], False)] * (most - len(mine))
         return mine
-
-    def _planned(self, batch: Batch, chosen: Sequence[int], copied: float) -> list[list[int]]:
-        """Returns the micro-batches of all workers. A halving is of the largest one that can become smaller: the ranks' shares
-        may be far below the budget already."""
-        while True:
-            chunks = plan(batch.samples, chosen, self.microbatch_tokens, self.world.size, copied)
-            costs = [cost_of(batch.samples, chunk, copied) for chunk in chunks if len(chunk) > 1]
-            self._one_each = not costs
-            if not costs or not self._halvings_due:
-                self._halvings_due = 0
-                return chunks
-            self._halvings_due -= 1
-            self.health.most_tokens = max(1, int(max(costs)) // 2)
 
     def _clip(self, parameters: Iterable[torch.nn.Parameter]) -> float:
         """Scales the gradient of one network down to norm gradient_clip and returns the norm before scaling. Policy and
@@ -356,7 +352,7 @@ class Learner:
                 f"that is not finite: lower the learning rate (now {self.current_learning_rate():.3g}) and resume from "
                 "the last checkpoint"
             )
-        self.health.halve()
+        self.health.halve_learning_rate()
         log.warning(
             "batch %d: %s, rewards %s: update skipped, learning rate now %.3g",
             batch.step,
@@ -371,24 +367,24 @@ class Learner:
 
         Raises:
             OutOfMemory: One sequence at a time does not fit.
-            WorkerOutOfMemory: This worker ran out of memory under FSDP. New workers begin with halved micro-batches.
+            WorkerOutOfMemory: This worker ran out of memory under FSDP. It says how many tokens new workers may take.
         """
         while True:
             try:
                 result, reasons = self.memory.tried(work)
             except WorkerOutOfMemory as error:
-                if not self._one_each:
-                    raise
+                if self._largest:
+                    raise WorkerOutOfMemory(error.reason, self.name, self._largest // 2) from error
                 result, reasons = None, [str(error)]
             if not reasons:
                 return result  # pyright: ignore[reportReturnType]
-            if self._one_each:
+            if not self._largest:  # each micro-batch has one sequence already
                 raise OutOfMemory(
                     f"out of memory with one sequence at a time ({reasons[0]}): take shorter sequences, "
                     "learner.gradient_checkpointing, learner.lora, more workers with learner.sharding fsdp, or a smaller model"
                 )
-            self.halve(self.health.halvings + 1)
-            log.warning("batch %d: out of memory, micro-batches are halved: %s", batch.step, reasons[0])
+            self.health.most_tokens = max(1, self._largest // 2)
+            log.warning("out of memory, microbatch_tokens now %d: %s", self.microbatch_tokens, reasons[0])
 
     def _move_networks(self, device: torch.device) -> None:
         if self.settings.offload == "all":

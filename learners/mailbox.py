@@ -59,6 +59,7 @@ class Mailbox:
         """Number of micro-batch halvings with which the newest workers began."""
         self._ends_for_memory = 0
         """Number of times since then that workers ended because memory ran out."""
+        self._limits: dict[str, int] = {}
         self._worker_pid = 0
 
     def __repr__(self) -> str:
@@ -162,15 +163,18 @@ class Mailbox:
             assert self._saved is not None
             return self._saved[1]
 
-    async def lost(self, by: str, *, for_memory: bool) -> None:
+    async def lost(self, by: str, *, for_memory: bool, limits: Mapping[str, int] = {}) -> None:
         """Records that workers ended and that others replace them.
 
         Args:
             by: Why they ended.
-            for_memory: Whether they ended because memory ran out.
+            for_memory: Whether they ended because memory ran out, and did not say at what.
+            limits: Maximum number of tokens of the next workers' micro-batches, by policy.
         """
         async with self._changed:
-            self._losses.append(f"{by}; micro-batches are halved" if for_memory else by)
+            self._losses.append(f"{by}; micro-batches are halved" if for_memory or limits else by)
+            for policy, tokens in limits.items():
+                self._limits[policy] = min(tokens, self._limits.get(policy, tokens))
             self._ends_for_memory += for_memory
 
     async def take_losses(self) -> list[str]:
@@ -186,6 +190,10 @@ class Mailbox:
         """
         self._halvings, self._ends_for_memory = max(self._halvings, own) + self._ends_for_memory, 0
         return self._halvings
+
+    async def limits(self) -> dict[str, int]:
+        """Returns the maximum numbers of tokens of micro-batches, by policy, that `lost` was told of."""
+        return self._limits
 
     async def stop(self, failure: RunFailed | None = None) -> None:
         async with self._changed:

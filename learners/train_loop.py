@@ -100,7 +100,13 @@ class _TellOfLosses(ControllerCallback):
             for cause in causes(error):
                 if _would_repeat(cause):
                     raise cause  # Ray Train does not restart the workers after an error of a callback
-            self._mailbox.lost.remote(in_words(error), for_memory=_lacked_memory(error))
+            limits = {
+                cause.policy: cause.most_tokens
+                for cause in causes(error)
+                if isinstance(cause, WorkerOutOfMemory) and cause.most_tokens is not None
+            }
+            for_memory = not limits and _lacked_memory(error)
+            self._mailbox.lost.remote(in_words(error), for_memory=for_memory, limits=limits)
 
 
 def _train_loop(config: dict[str, Any]) -> None:
@@ -122,12 +128,13 @@ def _train_loop(config: dict[str, Any]) -> None:
         idle = distributed.new_group(backend="gloo", timeout=timedelta(seconds=_PATIENCE_S))
     learners = build_learners(_continued(specs))
     saved = _versions(learners) if ray.train.get_checkpoint() else None
-    halvings: Any = 0
+    limits: Any = None
     if world.rank == 0:
-        halvings = ray.get(mailbox.halvings.remote(max(each.health.halvings for each in learners.values())))
-    halvings = world.broadcast(halvings, idle)
-    for learner in learners.values():
-        learner.halve(halvings)
+        own = max(each.health.halvings for each in learners.values())
+        limits = ray.get([mailbox.halvings.remote(own), mailbox.limits.remote()])
+    halvings, by_policy = world.broadcast(limits, idle)
+    for policy, learner in learners.items():
+        learner.limit_micro_batches(halvings, by_policy.get(policy))
     for policy in specs:
         if specs[policy].from_checkpoint:
             hand_in(learners[policy], specs[policy], mailbox, policy, {})

@@ -13,9 +13,11 @@ are SANDBOX_ERROR and give the reason. It is 2 if the input is invalid, which en
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TextIO, get_args
@@ -35,7 +37,7 @@ from sparring.web.options import add_options
 
 IN_FLIGHT = 256
 CACHED = 1024
-"""Number of verdicts that a service remembers. Each may hold an output of a MiB."""
+"""Number of usual verdicts that a service remembers; of those with long outputs fewer."""
 
 
 class JobLine(JobRequest):
@@ -90,8 +92,7 @@ async def judge_all(jobs: Iterator[JobLine], sandbox: LocalSandbox) -> int:
 
     try:
         while True:
-            # Read in a thread: the process that writes the next job may be waiting for the answer to the last one.
-            reading = asyncio.ensure_future(asyncio.to_thread(next, jobs, None))
+            reading = _next_of(jobs)
             while not reading.done() or len(waiting) > IN_FLIGHT:
                 first = [waiting[0][1]] if waiting else []
                 await asyncio.wait([reading, *first], return_when=asyncio.FIRST_COMPLETED)
@@ -106,6 +107,31 @@ async def judge_all(jobs: Iterator[JobLine], sandbox: LocalSandbox) -> int:
         for _, task in waiting:
             task.cancel()
     return failures
+
+
+def _next_of(jobs: Iterator[JobLine]) -> asyncio.Future[JobLine | None]:
+    """Reads the next job in a thread, which the command's end does not wait for: the process that writes it may be waiting
+    for the answer to the last one."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[JobLine | None] = loop.create_future()
+
+    def tell(job: JobLine | None, error: BaseException | None) -> None:
+        if error is not None:
+            found.set_exception(error)
+        elif not found.done():
+            found.set_result(job)
+
+    def read() -> None:
+        job, error = None, None
+        try:
+            job = next(jobs, None)
+        except BaseException as caught:
+            error = caught
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell, job, error)
+
+    threading.Thread(target=read, daemon=True).start()
+    return found
 
 
 def open_input(path: str) -> TextIO:

@@ -32,7 +32,7 @@ _USUAL_CHARS, _MOST_CHARS_CACHED = 1000, 64_000
 
 
 def _chars_of(verdict: Verdict) -> int:
-    """Returns about how much memory a verdict takes, without less than a usual one."""
+    """Returns about how many characters a verdict holds, at least those of a usual one."""
     texts = (verdict.stdout, verdict.stderr, verdict.error, verdict.value or "")
     return max(_USUAL_CHARS, sum(map(len, texts)))
 

@@ -53,7 +53,8 @@ async def judge_request(
         UnknownLanguage: the language is not known, or cannot run here.
     """
     tests = job.judged_tests()
-    longest = max((len(test.stdout or "") for test in tests if isinstance(test, OutputTest)), default=0)
+    outputs = (test.stdout or "" for test in tests if isinstance(test, OutputTest))
+    longest = max((len(text.encode("utf-8", "surrogatepass")) for text in outputs), default=0)
     if 2 * longest > limits.output_kb * 1024:  # else no program could pass
         limits = limits.model_copy(update={"output_kb": 2 * longest // 1024 + 1})
     judge = partial(sandbox.judge, limits=limits, run=run, language=job.language)

@@ -6,6 +6,7 @@ other backends do. See weaker_points.
 """
 
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -19,7 +20,6 @@ from sandbox_workers.piped import PipedBackend
 from sandbox_workers.seccomp import bpf_path
 
 ENTRY = "import sys; sys.path.insert(0, sys.argv.pop()); from runner.supervisor import main; main()"
-_PREFIX = "sparring-jobs-"
 WEAKER_ALWAYS = (
     "programs see the host's processes, and its files as far as any user may read them",
     "no cap on memory, processes and disk of the sandbox as a whole",
@@ -81,7 +81,7 @@ class ProcessBackend(PipedBackend):
         if self._own_uids and found is not None and not _open_to_all(Path(found)):
             raise SandboxUnavailable(f"other users cannot read {found}: put the packages elsewhere")
         _remove_orphans()
-        self._directory = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+        self._directory = tempfile.mkdtemp(prefix=f"{_prefix()}{os.getpid()}-")
         os.chmod(self._directory, 0o711)  # jobs must reach their own directories but not list them
         for slot in range(self.slots):
             for role in "pt":
@@ -109,10 +109,15 @@ class ProcessBackend(PipedBackend):
             shutil.rmtree(directory, ignore_errors=True)
 
 
+def _prefix() -> str:
+    """Returns the beginning of the directories' names on this machine and in this namespace of process ids."""
+    return f"sparring-jobs-{platform.node()}-{os.stat('/proc/self/ns/pid').st_ino}-"
+
+
 def _remove_orphans() -> None:
-    """Removes the directories of sandboxes whose owner was killed."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-        owner = directory.name.removeprefix(_PREFIX).partition("-")[0]
+    """Removes the directories of sandboxes whose owner was killed. Other machines and containers may share the place."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_prefix()}*-*"):
+        owner = directory.name.removeprefix(_prefix()).partition("-")[0]
         if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
             shutil.rmtree(directory, ignore_errors=True)
 

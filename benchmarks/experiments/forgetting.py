@@ -76,7 +76,9 @@ def compare(options: argparse.Namespace, tasks: int, more: Sequence[str]) -> dic
         found = [dict(held_out(run)) for run in runs]
         solved = [solved_tasks(run) for run in runs]
         first, *_, last = steps = list(solved[0])
-        rates = {step: interval([fmean(of_seed[step].values()) for of_seed in solved]) for step in steps}
+        rates = {
+            step: interval([mean(of_seed[step].values()) or 0.0 for of_seed in solved]) for step in steps
+        }
         gains = [changed(of_seed[first], of_seed[last]) for of_seed in solved]
         figures[arm] = {
             "solved": {step: rate.plain() for step, rate in rates.items()},

@@ -23,7 +23,7 @@ SHORT += ["--evaluation.problems", "8"]
 def check_same(place: Path, arguments: Sequence[str]) -> None:
     """Ends the experiment if what is kept at a place was made with other arguments, which are kept beside it."""
     file = place.with_name(f"{place.name}.arguments.json")
-    if not file.is_file():
+    if not file.is_file() or not place.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(arguments))
     elif json.loads(file.read_text()) != list(arguments):

@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from statistics import fmean
 from typing import Any
 
 from benchmarks.experiments.runs import SHORT, finished_run, in_one_process, results_of, writer
@@ -125,7 +124,16 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
             **{name: found.plain() for name, found in intervals(of_seeds).items()},
         }
     header = ["suites against", *(str(seed) for seed in options.seeds)]
-    rows = [[a, *(scores.get("generator_pass_rate", "-") for scores in figures[a]["after"])] for a in runs]
+    rows = [
+        [
+            a,
+            *(
+                f"{rate:.3f}" if (rate := of.get("generator_pass_rate")) is not None else "-"
+                for of in figures[a]["after"]
+            ),
+        ]
+        for a in runs
+    ]
     print_table("held-out pass rate by seed", header, rows)
 
     config = load_run(["--config", options.config])[0].to_config()
@@ -135,7 +143,7 @@ async def compare(options: argparse.Namespace) -> dict[str, Any]:
         known = {kind: sum(len(target.wrong[kind]) for target in targets) for kind in targets[0].wrong}
         print(f"{known} wrong programs for {len(targets)} problems")
         figures["attacked"] = known | {"problems": len(targets)}
-        kills: dict[str, list[dict[str, float]]] = {
+        kills: dict[str, list[dict[str, float | None]]] = {
             arm: [await attacked_by(run, arm, options, targets, sandbox) for run in of_arm]
             for arm, of_arm in runs.items()
         }
@@ -188,7 +196,7 @@ Tests = list[dict[str, list[str]]]
 
 async def attacked_by(
     run: Path, arm: str, options: argparse.Namespace, targets: Sequence[AttackedProblem], sandbox: Sandbox
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     """Attacks with the run's last discriminator: the tests of as many suites as the largest of COUNTS may take."""
     config = load_run(["--config", options.config, *ARMS[arm]])[0].to_config()
     rules = MultistageRules.model_validate(config.game)
@@ -249,7 +257,7 @@ async def chosen_tests(
 
 async def killed(
     targets: Sequence[AttackedProblem], tests: Tests, sandbox: Sandbox, rules: MultistageRules
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     """Returns the share of the wrong programs that one of the first 1, 2, 4 tests fails, by kind, over programs."""
     game = MultistageGame(rules)
 
@@ -272,7 +280,7 @@ async def killed(
 
     needed = await asyncio.gather(*(spent(t, of) for t, of in zip(targets, tests, strict=True)))
     return {
-        f"{kind}, {count}": fmean(
+        f"{kind}, {count}": mean(
             of_problem[program] <= count
             for target, of_problem in zip(targets, needed, strict=True)
             for program in target.wrong[kind]

@@ -10,7 +10,7 @@ import symtable
 import sys
 import traceback
 import types
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -153,7 +153,8 @@ def run(test: CodeTest, module: types.ModuleType) -> str | None:
 
             unittest.main = lambda *args, **kwargs: None  # all cases are run below
         exec(test.code, names)
-        _run_collected({name: names[name] for name in names if name in test.bound}, _referred(test.code))
+        defined = {name: names[name] for name in names if name in test.bound}
+        _run_collected(defined, module, _referred(test.code))
         return None
     finally:
         for name in test.bound | lent.keys():
@@ -191,29 +192,48 @@ class NotRun(Exception):
     """Raised if a test function would not be run: it would pass whatever the program does."""
 
 
-def _run_collected(defined: dict[str, Any], referred: Set[str]) -> None:
+def _run_collected(defined: dict[str, Any], module: types.ModuleType, referred: Set[str]) -> None:
     """Runs test functions and classes, and what pytest and unittest call around them.
 
     Args:
         defined: what the test defines, by name.
         referred: names that the test's own code uses. A function that needs arguments and is used there is a helper.
     """
-    module = types.SimpleNamespace(**defined)
+    hooks, names = types.SimpleNamespace(**defined), vars(module)
+    before = set(names)
     for name in ("setUpModule", "setup_module"):
-        _around(module, name, module)
+        _around(hooks, name, module)
+    added = names.keys() - before
+    try:
+        _run_items(defined, hooks, referred)
+    finally:
+        for name in ("teardown_module", "tearDownModule"):
+            _around(hooks, name, module)
+        for name in added:
+            names.pop(name, None)
+
+
+def _run_items(defined: dict[str, Any], hooks: types.SimpleNamespace, referred: Set[str]) -> None:
+    collected = ran = 0
     for item in defined.values():
         if getattr(item, "__module__", None) != TEST:
             continue
         if isinstance(item, types.FunctionType) and item.__name__.startswith("test"):
             if _wants_more(item) and item.__name__ in referred:
                 continue
-            _around(module, "setup_function", item)
-            _run_function(item)
-            _around(module, "teardown_function", item)
+            collected += 1
+            for arguments in _rows(item):
+                _around(hooks, "setup_function", item)
+                try:
+                    _call(partial(item, **arguments))
+                finally:
+                    _around(hooks, "teardown_function", item)
+                ran += 1
         elif isinstance(item, type):
-            _run_class(item)
-    for name in ("teardown_module", "tearDownModule"):
-        _around(module, name, module)
+            of_class = _run_class(item)
+            collected, ran = collected + of_class[0], ran + of_class[1]
+    if collected and not ran:
+        raise NotRun("all tests are skipped or expected to fail")
 
 
 def _referred(code: types.CodeType) -> frozenset[str]:
@@ -235,30 +255,45 @@ def _wants_more(function: Callable) -> bool:
     return any(part.default is empty and part.kind not in variadic for part in parameters)
 
 
-def _run_function(function: Callable) -> None:
-    """Runs a test function, once for each set of pytest's parameters. One that pytest would skip, or that is expected to
-    fail, is not run."""
+def _rows(function: Callable) -> Iterator[dict[str, Any]]:
+    """Yields the arguments of each call that pytest would make. Raises NotRun if it needs others than parametrize gives."""
     marks = getattr(function, "pytestmark", [])
-    if getattr(function, "__unittest_expecting_failure__", False) or any(
-        mark.name in ("skip", "xfail") or (mark.name == "skipif" and any(mark.args)) for mark in marks
-    ):
+    if getattr(function, "__unittest_expecting_failure__", False) or _is_skipped(marks):
         return
     given: list[dict[str, Any]] = [{}]
     for mark in marks:
         if mark.name == "parametrize":
-            names, rows = mark.args[:2]
-            names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-            rows = [
-                row.values if type(row).__name__ == "ParameterSet" else row if len(names) > 1 else (row,)
-                for row in rows
-            ]
-            given = [had | dict(zip(names, row, strict=True)) for had in given for row in rows]
+            told = dict(zip(("argnames", "argvalues"), mark.args, strict=False)) | mark.kwargs
+            names, rows = told["argnames"], told["argvalues"]
+            alone = isinstance(names, str) and "," not in names
+            names = (
+                [name.strip() for name in names.split(",") if name.strip()]
+                if isinstance(names, str)
+                else names
+            )
+            taken = []
+            for row in rows:
+                if type(row).__name__ == "ParameterSet":  # pytest.param
+                    taken += [] if _is_skipped(row.marks) else [row.values]
+                else:
+                    taken.append((row,) if alone else row)
+            given = [had | dict(zip(names, row, strict=True)) for had in given for row in taken]
     for arguments in given:
         try:
             inspect.signature(function, follow_wrapped=False).bind(**arguments)
         except TypeError as error:
             raise NotRun(f"{function.__name__}: {error}: fixtures are not given") from None
-        _call(partial(function, **arguments))
+        yield arguments
+
+
+def _is_skipped(marks: Iterable[Any]) -> bool:
+    """Returns whether pytest would skip a test with these marks, or expects it to fail."""
+    for mark in marks:
+        if mark.name in ("skip", "skipif", "xfail"):
+            conditions = [*mark.args, *(v for k, v in mark.kwargs.items() if k == "condition")]
+            if mark.name == "skip" or not conditions or any(conditions):
+                return True
+    return False
 
 
 def _call(function: Callable) -> None:
@@ -269,10 +304,11 @@ def _call(function: Callable) -> None:
         asyncio.run(result)
 
 
-def _run_class(cls: type) -> None:
-    """Runs each test method on a new object."""
+def _run_class(cls: type) -> tuple[int, int]:
+    """Runs each test method on a new object. Returns (number of test methods, number of calls)."""
     methods = [name for name in dir(cls) if name.startswith("test") and callable(getattr(cls, name))]
     unittest = sys.modules.get("unittest")
+    calls = 0
     if unittest is not None and issubclass(cls, unittest.TestCase):
         cls.setUpClass()
         for name in methods:
@@ -283,19 +319,26 @@ def _run_class(cls: type) -> None:
             except unittest.SkipTest as skipped:
                 if is_programs(skipped):
                     raise
+                continue
+            calls += 1
         cls.tearDownClass()
         cls.doClassCleanups()
     elif cls.__name__.startswith("Test") and cls.__init__ is object.__init__ and methods:
         _around(cls, "setup_class", cls)
         for name in methods:
-            case = cls()
-            method = getattr(case, name)
-            _around(case, "setup_method", method)
-            try:
-                _run_function(method)
-            finally:
-                _around(case, "teardown_method", method)
+            for arguments in _rows(getattr(cls(), name)):
+                case = cls()
+                method = getattr(case, name)
+                _around(case, "setup_method", method)
+                try:
+                    _call(partial(method, **arguments))
+                finally:
+                    _around(case, "teardown_method", method)
+                calls += 1
         _around(cls, "teardown_class", cls)
+    else:
+        return 0, 0
+    return len(methods), calls
 
 
 def _around(case: Any, name: str, what: Any) -> None:

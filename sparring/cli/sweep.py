@@ -55,7 +55,7 @@ BASELINE = "baseline"
 _DRAWN = ("random", "asha", "pbt")
 _ALONE = {"parallel": 1, "gpus": 0.0}
 """Defaults of the options that say how many trials run at once."""
-_REPORT = "Prints tables, and writes report.md, report.json, runs.csv and pictures to --to or the (first) directory."
+_REPORT = "Prints tables, and writes report.md, report.json, runs.csv and pictures to --to, or to the sweep's directory."
 
 
 def main(arguments: Sequence[str]) -> None:

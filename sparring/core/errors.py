@@ -18,7 +18,15 @@ class OutOfMemory(RunFailed):
 
 
 class WorkerOutOfMemory(Exception):
-    """One of several workers that share a model ran out of memory. Workers that replace them take smaller micro-batches."""
+    """One of several workers that share a model ran out of memory. All of them are replaced."""
+
+    def __init__(self, reason: str, policy: str = "", most_tokens: int | None = None) -> None:
+        """most_tokens: maximum number of tokens of the policy's micro-batches from now on; None: as before."""
+        super().__init__(reason, policy, most_tokens)
+        self.reason, self.policy, self.most_tokens = reason, policy, most_tokens
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 def exit_with(error: Exception) -> NoReturn:

@@ -64,10 +64,10 @@ def unchecked(test: ast.Module) -> str | None:
 
 
 def _unchecked_in(body: Sequence[ast.stmt]) -> str | None:
-    for place, statement in enumerate(body):
+    for statement in body:
         match statement:
-            case ast.Expr(value=ast.Constant(value=str())) if place == 0 and len(body) > 1:
-                continue  # a docstring
+            case ast.Expr(value=ast.Constant(value=str())) if len(body) > 1:
+                continue  # a docstring or a comment
             case ast.Expr(value=ast.BoolOp(values=[*_, value]) | value) if isinstance(value, _VALUES):
                 return ast.unparse(statement)
             case ast.Assert(

@@ -95,11 +95,11 @@ def load_tasks(directory_or_file: str | Path, faults: list[ProblemFileError] | N
     place = Path(directory_or_file)
     paths = sorted(place.glob("*.json")) if place.is_dir() else [place]
     paths = [path for path in paths if not (_is_of_solutions(path) and len(paths) > 1)]
-    tasks = []
+    tasks, before = [], len(faults or ())
     for path in paths:
         tasks += attempt(lambda path=path: _tasks_of(path, faults), faults) or []
-    if not tasks and faults:
-        raise faults[0]
+    if not tasks and faults and len(faults) > before:
+        raise faults[before]
     if not tasks:
         found = (
             f"none of its {len(paths)} .json files holds a usable task" if paths else "no .json file in it"
@@ -124,18 +124,19 @@ def _tasks_of(path: Path, faults: list[ProblemFileError] | None) -> list[GridTas
             raise ProblemFileError(
                 f"{path}: holds tasks by id without the outputs of their tests; put NAME_solutions.json beside NAME_challenges.json"
             )
-        solved = raw
+        outputs = None
     else:
         outputs = read_json(file, "solutions", '{"id": [grid, ...]}')
-        solved = {name: _solved(task, outputs, name, file) for name, task in raw.items()}
-    read = (
-        attempt(lambda task=task, name=name: parse_task(task, name, f"{path}: task {name}"), faults)
-        for name, task in solved.items()
-    )
+
+    def task_of(name: str) -> GridTask:
+        whole = raw[name] if outputs is None else _solved(raw[name], outputs, name, file)
+        return parse_task(whole, name, f"{path}: task {name}")
+
+    read = (attempt(lambda name=name: task_of(name), faults) for name in raw)
     return [task for task in read if task is not None]
 
 
-def _solved(task: dict[str, Any], outputs: Any, name: str, file: Path) -> dict[str, Any] | None:
+def _solved(task: dict[str, Any], outputs: Any, name: str, file: Path) -> dict[str, Any]:
     """Returns the task with the outputs of its tests."""
     given = outputs.get(name) if isinstance(outputs, dict) else None
     tests = task.get("test")

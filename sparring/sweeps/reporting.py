@@ -45,8 +45,8 @@ def write_report(
         threshold: value of the metric; the steps until it is reached are counted
     """
     runs, sweep = read_runs(directories)
-    if sweep is None and to is None:  # the first run has pictures of the same names
-        raise SweepError("--to: several runs have no common directory: give one for the report")
+    if sweep is None and to is None:  # a run has pictures of the same names
+        raise SweepError("--to: give a directory for the report (only a sweep has one)")
     metric = metric or (sweep.metric if sweep else DEFAULT_METRIC)
     mode = mode or (sweep.mode if sweep else "max")
     groups = reports.by_setting(runs)

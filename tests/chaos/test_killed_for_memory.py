@@ -25,6 +25,7 @@ from actors.engines import EngineActor, RemotePolicy
 from actors.loading import LocalPolicy
 from actors.rollout import REPLACEMENTS, RayRollouts
 from learners import train_loop
+from learners.settings import MICROBATCH_TOKENS
 from learners.train_spec import LearnerSpec
 from sparring.core.endings import in_words, killed_for_memory
 from sparring.core.episode import Completion
@@ -82,8 +83,8 @@ def eat(gibibytes: float) -> None:
     time.sleep(120)
 
 
-def hungry_loop(least_halvings: int) -> Any:
-    """The workers' loop, in which the second batch is too much until micro-batches were halved so often."""
+def hungry_loop(most_tokens: int) -> Any:
+    """The workers' loop, in which the second batch is too much with micro-batches of more than most_tokens."""
 
     def loop(config: dict[str, Any]) -> None:
         from learners import recovery, train_loop
@@ -91,7 +92,7 @@ def hungry_loop(least_halvings: int) -> Any:
         learn = recovery.learn
 
         def hungry(learner: Any, batch: Any, point: Any) -> dict[str, float]:
-            if batch.step == 2 and learner.health.halvings < least_halvings:
+            if batch.step == 2 and learner.microbatch_tokens > most_tokens:
                 eat(_MEAL_GIB)
             return learn(learner, batch, point)
 
@@ -108,7 +109,7 @@ def test_a_learner_killed_for_memory_goes_on_with_less_at_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(train_loop, "_train_loop", hungry_loop(1))
+    monkeypatch.setattr(train_loop, "_train_loop", hungry_loop(MICROBATCH_TOKENS // 2))
     with learning(spec, tmp_path) as learner:
         for step in (1, 2):
             within(PATIENCE_S, lambda: learner.begin(sent(batch(step)))())  # noqa: B023
@@ -123,7 +124,7 @@ def test_a_learner_killed_for_memory_too_often_says_so(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(train_loop, "_train_loop", hungry_loop(99))
+    monkeypatch.setattr(train_loop, "_train_loop", hungry_loop(0))
     monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 0)
     with learning(spec, tmp_path) as learner:
         within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())

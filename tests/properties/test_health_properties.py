@@ -26,7 +26,7 @@ def live(steps: list[list[str]], saved: list[bool]) -> tuple[Health, list[Remedy
             done.append(remedy(health, overflow=update == "overflow", checkpoint=saved[version]))
             assert health == before, "deciding changes nothing"
             if done[-1] is Remedy.HALVE:
-                health.halve()
+                health.halve_learning_rate()
             if done[-1] is Remedy.RELOAD:
                 health.went_back(Health())
                 break
@@ -71,7 +71,7 @@ def test_what_only_fails_is_given_up_after_all_else_was_tried(skipped, reloads, 
     done = []
     while (what := remedy(health, checkpoint=checkpoint)) is not Remedy.GIVE_UP:
         done.append(what)
-        health.halve() if what is Remedy.HALVE else health.went_back(Health())
+        health.halve_learning_rate() if what is Remedy.HALVE else health.went_back(Health())
     assert len(done) == left
     assert done.count(Remedy.RELOAD) == (MAX_RELOADS - reloads) * checkpoint
     assert done[: MAX_SKIPPED - skipped] == [Remedy.HALVE] * (MAX_SKIPPED - skipped), "the least first"

@@ -276,7 +276,8 @@ class MultistageGame:
         reward, suite.components = discriminator_reward(facts, rules)
         measured_by = [*faced, *(past if self.rules.attack == "program" else ())]
         # a program that the sandbox could not judge might be the one that passes a test
-        is_known = facts.solvable or not kept or (all_judged and None not in remembered)
+        gate_decides = rules.unsolved_weight < 1 and "pass_rate" in suite.components
+        is_known = facts.solvable or not gate_decides or (all_judged and None not in remembered)
         if is_known and any(measured_by):
             suite.reward = reward
         elif measured_by:  # else there is no program to measure the suite by

@@ -145,7 +145,8 @@ def limits_for(
 
     The wall-clock limit is four times the CPU limit, as in the defaults.
     """
-    longest = max((len(test.stdout or "") for test in tests if isinstance(test, OutputTest)), default=0)
+    outputs = (test.stdout or "" for test in tests if isinstance(test, OutputTest))
+    longest = max((len(text.encode("utf-8", "surrogatepass")) for text in outputs), default=0)
     stated: dict[str, float] = {}
     if cpu_s:
         stated |= {"cpu_s": cpu_s, "wall_s": 4 * cpu_s}

@@ -207,5 +207,5 @@ def test_a_report_of_what_there_is(tmp_path, capsys, refused):
     runs = [tmp_path / "runs" / trial.name for trial in sweep.trials[:2]]
     for run in runs:
         (run / "config.yaml").write_text("seed: 1")
-    assert "--to: several runs" in refused(main, "report", *runs)
+    assert "--to: give a directory" in refused(main, "report", *runs)
     assert not list(runs[0].glob("*.png")), "a run has a picture of that name"

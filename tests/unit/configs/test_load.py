@@ -142,7 +142,7 @@ def test_a_recipe_with_a_base_is_laid_over_it(recipe, tmp_path):
     assert load(option, f"{path}:a").seed == 8
 
 
-def test_a_base_is_looked_for_beside_the_recipe_first(recipe, tmp_path):
+def test_a_base_is_looked_for_beside_the_recipe(recipe, tmp_path):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "below.yaml").write_text(REAL + "seed: 7\n")
     for base in ("below.yaml", "nowhere.yaml"):

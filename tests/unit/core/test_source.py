@@ -61,6 +61,7 @@ def test_what_is_read():
         ("f(1) == 2 or fail()", None),
         ("f(1) == 2 and f(2) == 4", "f(1) == 2 and f(2) == 4"),
         ("f(1) - 2", "f(1) - 2"),
+        ("assert f(1) == 1\n'second case'\nassert f(2) == 4", None),
         ("assert (f(1) == 2, 'why')", "assert (f(1) == 2, 'why')"),
         ("assert True", "assert True"),
         ('"assert f(1) == 2"', "'assert f(1) == 2'"),

@@ -1,6 +1,7 @@
 """Updates that cannot be made: not finite, too large, out of order."""
 
 import math
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -114,30 +115,30 @@ def test_workers_that_share_a_model_begin_anew_if_smaller_micro_batches_can_help
     learner.memory = DeviceMemory(learner.world, learner.device, sharded=True)
     samples = [sample_of(learner, [3] * 10, [token] * 10) for token in (4, 5)]
     monkeypatch.setattr(Objective, "part", mock.Mock(side_effect=torch.OutOfMemoryError("scripted")))
-    with pytest.raises(WorkerOutOfMemory, match="scripted"):
+    with pytest.raises(WorkerOutOfMemory, match="scripted") as raised:
         learner.step(batch(*samples))
-    learner.halve(1)
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (str(again), again.policy) == ("scripted", learner.name)
+    assert 0 < again.most_tokens < 40, "both samples have 40 tokens"
+    learner.limit_micro_batches(0, again.most_tokens)
     with pytest.raises(OutOfMemory, match=r"one sequence at a time \(scripted\): take shorter"):
         learner.step(batch(*samples))
 
 
-def test_a_halving_is_of_the_micro_batches_that_there_are(make_learner, random_batch, tmp_path):
-    """The budget may be far above them. It is kept as a number of tokens, which a smaller setting is not divided by."""
-    learner = make_learner(microbatch_tokens=10**6)
-    each = random_batch(learner)
-    whole = sum(len(sample.tokens) for sample in each.samples)
-    learner.halve(1)
-    metrics = learner.step(each)
-    assert (
-        learner.microbatch_tokens <= whole // 2 and metrics["microbatch_tokens"] == learner.microbatch_tokens
-    )
+def test_limits_are_kept_as_tokens_which_a_smaller_setting_is_not_divided_by(
+    make_learner, random_batch, tmp_path
+):
+    learner = make_learner(microbatch_tokens=256)
+    learner.limit_micro_batches(1, None)
+    assert learner.step(random_batch(learner))["microbatch_tokens"] == learner.microbatch_tokens == 128
     save_learner(learner, tmp_path)
-    again = make_learner(microbatch_tokens=64)
-    load_learner(again, tmp_path)
-    assert again.microbatch_tokens == min(64, learner.microbatch_tokens)
-    again.halve(1)  # as a run does that goes on
-    again.step(replace(each, step=2))
-    assert again.microbatch_tokens == min(64, learner.microbatch_tokens)
+    for setting, left in ((64, 64), (256, 128)):
+        again = make_learner(microbatch_tokens=setting)
+        load_learner(again, tmp_path)
+        again.limit_micro_batches(1, None)  # as in a run that goes on
+        assert again.microbatch_tokens == left
+        again.limit_micro_batches(2, 100)
+        assert again.microbatch_tokens == min(left // 2, 100)
 
 
 def test_grpo_needs_advantages(make_learner, sample_of):

@@ -30,7 +30,9 @@ def restarted(error: WorkerGroupError) -> list[tuple[str, bool]]:
     """Returns the losses, and whether they were for memory, that the mailbox is told of when Ray Train is about to replace the
     workers."""
     losses: list[tuple[str, bool]] = []
-    lost = SimpleNamespace(remote=lambda words, for_memory: losses.append((words, for_memory)))
+    lost = SimpleNamespace(
+        remote=lambda words, for_memory, limits: losses.append((words, for_memory or bool(limits)))
+    )
     tell = _TellOfLosses(SimpleNamespace(lost=lost))
     tell.after_controller_state_update(RunningState(), RestartingState(training_failed_error=error))
     return losses
@@ -54,7 +56,11 @@ def test_workers_that_are_lost_are_replaced() -> None:
     for error, expected in (
         (WorkerGroupError("…", {0: ActorDiedError()}), ("ActorDiedError", False)),
         (ended(RuntimeError("Connection closed by peer")), ("Connection closed by peer", False)),
-        (ended(RuntimeError("closed"), WorkerOutOfMemory("2 GiB")), ("WorkerOutOfMemory: 2 GiB", True)),
+        (
+            ended(RuntimeError("closed"), WorkerOutOfMemory("2 GiB", "p", 64)),
+            ("WorkerOutOfMemory: 2 GiB", True),
+        ),
+        (ended(MemoryError()), ("MemoryError", True)),
     ):
         ((told, for_memory),) = restarted(error)
         assert expected[0] in told and for_memory == expected[1]

@@ -41,8 +41,16 @@ RIGHT = [
     "import pytest\n@pytest.mark.parametrize('x, y', [(1, 1), pytest.param(9, 9)])\n"
     "@pytest.mark.parametrize('z', [(20,), (30,)])\n"
     "def test_f(x, y, z): assert f(x) == y and f(z[0]) == LIMIT",
-    "import pytest\n@pytest.mark.skip\ndef test_f(): assert f(1) == 2\n@pytest.mark.xfail\ndef test_g(): assert f(1) == 3",
-    "import unittest\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_f(self): self.assertEqual(f(1), 2)",
+    "import pytest\n@pytest.mark.skip\ndef test_f(): assert f(1) == 2\n@pytest.mark.xfail\ndef test_g(): assert f(1) == 3\n"
+    "@pytest.mark.skipif(False, reason='')\ndef test_h(): assert f(1) == 1",
+    "import pytest\n@pytest.mark.parametrize(('x',), [(1,), pytest.param(2, marks=pytest.mark.xfail)])\n"
+    "@pytest.mark.parametrize(argnames='y,', argvalues=[[3], [4]])\n"
+    "class TestF:\n    def setup_method(self): self.had = []\n"
+    "    @pytest.mark.parametrize('z', [1, 2])\n"
+    "    def test_f(self, z):\n        self.had.append(z)\n        assert f(len(self.had)) == 1",
+    "import unittest\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_f(self): self.assertEqual(f(1), 2)\n"
+    "    def test_g(self): self.assertEqual(f(1), 1)",
+    "def setup_module(module): module.data = [1]\ndef test_f(): assert f(data[0]) == 1",
     "had = []\ndef setup_module(): had.append(1)\ndef setup_function(of): had.append(2)\n"
     "def test_f(): assert f(len(had)) == 2",
     "pass",
@@ -60,6 +68,7 @@ WRONG = [
         False,
     ),
     ("def test_f(capsys): assert f(1) == 2", "RUNTIME_ERROR", True),
+    ("import pytest\n@pytest.mark.skip\ndef test_f(): assert f(1) == 2", "RUNTIME_ERROR", True),
     ("class TestF:\n    def test_f(self, tmp_path): assert f(1) == 2", "RUNTIME_ERROR", True),
     ("assert f(1) == 2, 'why'", "WRONG_ANSWER", False),
     (

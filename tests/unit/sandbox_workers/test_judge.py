@@ -61,7 +61,7 @@ def test_an_answer_does_not_wait_for_the_next_job(capsys: pytest.CaptureFixture[
     assert '"id": 2' in printed()
 
 
-@pytest.mark.parametrize("expected", ["x" * 100_000, "x"])
+@pytest.mark.parametrize("expected", ["x" * 100_000, "\u4e00" * 60_000, "x"])
 def test_an_output_that_is_expected_may_be_printed(expected: str) -> None:
     transport = ScriptedTransport()
     (job,) = read_jobs(
@@ -69,7 +69,7 @@ def test_an_output_that_is_expected_may_be_printed(expected: str) -> None:
     )
     asyncio.run(judge_request(SandboxClient(transport, version="v"), job, Limits()))
     ((_, (sent,)),) = transport.batches
-    assert sent.limits.output_kb * 1024 > len(expected)
+    assert sent.limits.output_kb * 1024 > len(expected.encode())
 
 
 def test_a_job_that_states_no_memory_has_what_there_is() -> None:
