@@ -36,6 +36,11 @@ OF_EVERY_MODULE = frozenset(
 """Names that every module has."""
 
 
+_DEFINITIONS = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign,
+)  # fmt: skip
+
+
 class NeverAsked(Exception):
     """Raised if the test does not use the program."""
 
@@ -55,6 +60,8 @@ class CodeTest:
     """Names by which the test may refer to the program or to a name that it defines: in variables, imports and strings."""
     only_loads: bool
     """True if the test is only `pass`: it checks no more than that the program can be loaded."""
+    acts: bool
+    """True if it does more than to define what pytest or unittest would run."""
 
 
 def read(source: str) -> CodeTest:
@@ -75,7 +82,16 @@ def read(source: str) -> CodeTest:
         bound=frozenset(bound),
         mentioned=frozenset(used - bound).union(filter(None, map(_mentioned, ast.walk(tree)))),
         only_loads=all(isinstance(statement, ast.Pass) for statement in tree.body),
+        acts=any(map(_acts, tree.body)),
     )
+
+
+def _acts(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(value=ast.Constant()) | ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+            return False
+        case _:
+            return not isinstance(statement, _DEFINITIONS)
 
 
 def _assert_status(body: list[ast.stmt]) -> None:
@@ -154,7 +170,8 @@ def run(test: CodeTest, module: types.ModuleType) -> str | None:
             unittest.main = lambda *args, **kwargs: None  # all cases are run below
         exec(test.code, names)
         defined = {name: names[name] for name in names if name in test.bound}
-        _run_collected(defined, module, _referred(test.code))
+        if not _run_collected(defined, module, _referred(test.code)) and not test.acts:
+            raise NotRun("no test function was run: fixtures are not given, or all are skipped")
         return None
     finally:
         for name in test.bound | lent.keys():
@@ -189,11 +206,12 @@ def _of_library(name: str) -> Any:
 
 
 class NotRun(Exception):
-    """Raised if a test function would not be run: it would pass whatever the program does."""
+    """Raised if a test consists of functions of which none would be run: it would pass whatever the program does."""
 
 
-def _run_collected(defined: dict[str, Any], module: types.ModuleType, referred: Set[str]) -> None:
-    """Runs test functions and classes, and what pytest and unittest call around them.
+def _run_collected(defined: dict[str, Any], module: types.ModuleType, referred: Set[str]) -> bool:
+    """Runs test functions and classes, and what pytest and unittest call around them. Returns False if there are some and none
+    was run.
 
     Args:
         defined: what the test defines, by name.
@@ -205,7 +223,7 @@ def _run_collected(defined: dict[str, Any], module: types.ModuleType, referred: 
         _around(hooks, name, module)
     added = names.keys() - before
     try:
-        _run_items(defined, hooks, referred)
+        return _run_items(defined, hooks, referred)
     finally:
         for name in ("teardown_module", "tearDownModule"):
             _around(hooks, name, module)
@@ -213,7 +231,7 @@ def _run_collected(defined: dict[str, Any], module: types.ModuleType, referred: 
             names.pop(name, None)
 
 
-def _run_items(defined: dict[str, Any], hooks: types.SimpleNamespace, referred: Set[str]) -> None:
+def _run_items(defined: dict[str, Any], hooks: types.SimpleNamespace, referred: Set[str]) -> bool:
     collected = ran = 0
     for item in defined.values():
         if getattr(item, "__module__", None) != TEST:
@@ -232,8 +250,7 @@ def _run_items(defined: dict[str, Any], hooks: types.SimpleNamespace, referred: 
         elif isinstance(item, type):
             of_class = _run_class(item)
             collected, ran = collected + of_class[0], ran + of_class[1]
-    if collected and not ran:
-        raise NotRun("all tests are skipped or expected to fail")
+    return ran > 0 or not collected
 
 
 def _referred(code: types.CodeType) -> frozenset[str]:
@@ -256,7 +273,7 @@ def _wants_more(function: Callable) -> bool:
 
 
 def _rows(function: Callable) -> Iterator[dict[str, Any]]:
-    """Yields the arguments of each call that pytest would make. Raises NotRun if it needs others than parametrize gives."""
+    """Yields the arguments of each call that pytest would make, but for fixtures: a function that wants one is not called."""
     marks = getattr(function, "pytestmark", [])
     if getattr(function, "__unittest_expecting_failure__", False) or _is_skipped(marks):
         return
@@ -281,8 +298,8 @@ def _rows(function: Callable) -> Iterator[dict[str, Any]]:
     for arguments in given:
         try:
             inspect.signature(function, follow_wrapped=False).bind(**arguments)
-        except TypeError as error:
-            raise NotRun(f"{function.__name__}: {error}: fixtures are not given") from None
+        except TypeError:
+            continue
         yield arguments
 
 

@@ -53,6 +53,8 @@ RIGHT = [
     "def setup_module(module): module.data = [1]\ndef test_f(): assert f(data[0]) == 1",
     "had = []\ndef setup_module(): had.append(1)\ndef setup_function(of): had.append(2)\n"
     "def test_f(): assert f(len(had)) == 2",
+    "def testing(letter): return letter\ndef test_f(): assert f(1) == 1",
+    "def testing(letter): return letter\nassert f(1) == 1",
     "pass",
 ]
 WRONG = [
