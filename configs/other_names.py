@@ -1,13 +1,12 @@
 """Other trainers' names for our keys, and short options with the recipe that has them. If such a name is refused, the
 message says which key or recipe is meant."""
 
-_STEPS = "curriculum.n_generator_steps (per stage, as n_discriminator_steps and k_alternating_steps)"
 OTHER_NAMES = {
     "model.id": "generator.model",
     "model.cache_dir": "model_cache",
     "training_args.learning_rate": "learning_rate",
     "training_args.per_device_train_batch_size": "generator.learner.minibatch_samples",
-    "training_args.max_steps": _STEPS,
+    "training_args.max_steps": "curriculum.n_generator_steps",
     "training_args.num_generations": "curriculum.attempts",
     "evaluation.num_questions": "evaluation.problems",
     "evaluation.eval_interval_steps": "evaluation.every",
@@ -15,7 +14,7 @@ OTHER_NAMES = {
     "vllm.enabled": "generator.engine.kind",
     "vllm.gpu_memory_utilization": "generator.engine.gpu_memory_utilization",
     "vllm.max_model_len": "generator.engine.max_model_len",
-    "max_steps": _STEPS,
+    "max_steps": "curriculum.n_generator_steps",
     "num_generations": "curriculum.attempts",
     "num_processes": "generator.learner.workers",
     "per_device_train_batch_size": "generator.learner.minibatch_samples",
@@ -37,7 +36,6 @@ OTHER_NAMES = {
     "use_peft": "generator.learner.lora.rank",
     "lora_r": "generator.learner.lora.rank",
     "dataset": "problems.file",
-    "model": "generator.model",
 }
 """Keys of TRL, of verl, of accelerate, and of the two earlier GRPO projects in docs/requirements.md (code execution, q
 language)."""

@@ -44,11 +44,12 @@ def test_a_score_that_nobody_has_is_shown_as_missing(monkeypatch, capsys):
 def test_a_run_that_was_made_with_other_arguments_is_not_taken_for_this_one(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(runs.subprocess, "run", lambda command, check: made.append(command))
-    for _ in range(2):
-        runs.finished_run("toy", "one", tmp_path, ["--seed", "1"])
+    runs.finished_run("toy", "one", tmp_path, ["--sed", "1"])  # which made nothing
+    runs.finished_run("toy", "one", tmp_path, ["--seed", "1"])
+    (tmp_path / "one").mkdir()
     with pytest.raises(SystemExit, match=r"one was made with other arguments .*--output"):
         runs.finished_run("toy", "one", tmp_path, ["--seed", "2"])
-    assert len(made) == 2
+    assert len(made) == 2, "that of the other arguments is not made"
 
 
 def test_random_tests_replace_those_of_the_same_problems_in_the_same_order(tmp_path):

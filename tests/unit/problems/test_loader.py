@@ -260,11 +260,15 @@ OBJECTS = ', or of objects, such as {"stdin": "2", "stdout": "4"}'
             (
                 changed(limits=limits),
                 (
-                    f"{AT}field 'limits': found a number; expected 'limits' to be an object with some of cpu_s, wall_s, "
+                    f"{AT}field 'limits'{said} an object with some of cpu_s, wall_s, "
                     'memory_mb, processes, file_mb, output_kb, such as {"cpu_s": 5}'
                 ),
             )
-            for limits in (3, {"seconds": 3}, {"cpu_s": 0})
+            for limits, said in (
+                (3, ": found a number; expected 'limits' to be"),
+                ({"seconds": 3}, ", key 'seconds': unknown; expected"),
+                ({"cpu_s": 0}, ", key 'cpu_s': Input should be greater than 0; expected"),
+            )
         ),
         (
             changed(difficulty=True),
