@@ -112,8 +112,8 @@ def first_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]
     def gather(output: torch.Tensor, given: torch.Tensor, **_: Any) -> None:
         output.view(-1, given.numel()).copy_(given.clone().view(1, -1))  # it is a part of it
 
-    def reduce(output: torch.Tensor, given: torch.Tensor, op: Any, **_: Any) -> None:
-        output.copy_(given.view(-1, output.numel())[0].clone().view_as(output))
+    def reduce(output: torch.Tensor, **given: Any) -> None:
+        output.copy_(given["input"].view(-1, output.numel())[0].clone().view_as(output))
 
     def begin(workers: int) -> None:
         if distributed.is_initialized():
