@@ -28,7 +28,7 @@ _CHARS_OF_STATEMENT = 200
 _MOST_CHARS, _MOST_NAMES = 400, 20
 """Maximum length of a value that replaces a name, and maximum number of names that are replaced in one statement."""
 _MOST_EXPONENT, _MOST_BASE = 64, 1 << 64
-"""Of a power that is computed."""
+"""Largest exponent and base, by absolute value, of a power that is computed."""
 _CUT_OFF = 8
 """Maximum number of tries to parse a part; each try leaves out one more of the last lines."""
 _ALIAS = "candidate"
