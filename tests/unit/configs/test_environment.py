@@ -275,3 +275,9 @@ def test_a_resumed_run_takes_what_the_environment_sets_now(monkeypatch, tmp_path
 def test_each_variable_is_read_by_itself() -> None:
     found = read_environment({"SPARRING_SEED": "1", "SPARRING_GAME__KIND": "kuhn", "HOME": "/"})
     assert found == {"SPARRING_SEED": {"seed": "1"}, "SPARRING_GAME__KIND": {"game.kind": "kuhn"}}
+
+
+def test_a_key_with_single_underscores_is_refused_with_the_name_that_sets_it():
+    with pytest.raises(ValueError, match=r"write SPARRING_PROBLEMS__FILE$"):
+        read_environment({"SPARRING_PROBLEMS_FILE": "x.json"})
+    assert read_environment({"SPARRING_LOGS": "x", "SPARRING_VENV": "y"}) == {}
