@@ -12,7 +12,6 @@ import traceback
 import types
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from .values import plain_repr
@@ -241,11 +240,7 @@ def _run_items(defined: dict[str, Any], hooks: types.SimpleNamespace, referred: 
                 continue
             collected += 1
             for arguments in _rows(item):
-                _around(hooks, "setup_function", item)
-                try:
-                    _call(partial(item, **arguments))
-                finally:
-                    _around(hooks, "teardown_function", item)
+                _call(item, arguments, hooks, "function")
                 ran += 1
         elif isinstance(item, type):
             of_class = _run_class(item)
@@ -254,7 +249,7 @@ def _run_items(defined: dict[str, Any], hooks: types.SimpleNamespace, referred: 
 
 
 def _referred(code: types.CodeType) -> frozenset[str]:
-    """Returns the names that a code object and those inside it read, without those that a decorator marks."""
+    """Returns the names that a code object and those inside it read."""
     inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
     read = {
         found.argval
@@ -313,12 +308,17 @@ def _is_skipped(marks: Iterable[Any]) -> bool:
     return False
 
 
-def _call(function: Callable) -> None:
-    result = function()
-    if isinstance(result, types.CoroutineType):
-        import asyncio
+def _call(function: Callable, arguments: dict[str, Any], hooks: Any, kind: str) -> None:
+    """Calls a test function or method between the set-up and the tear-down that `hooks` has for its kind."""
+    _around(hooks, f"setup_{kind}", function)
+    try:
+        result = function(**arguments)
+        if isinstance(result, types.CoroutineType):
+            import asyncio
 
-        asyncio.run(result)
+            asyncio.run(result)
+    finally:
+        _around(hooks, f"teardown_{kind}", function)
 
 
 def _run_class(cls: type) -> tuple[int, int]:
@@ -345,12 +345,7 @@ def _run_class(cls: type) -> tuple[int, int]:
         for name in methods:
             for arguments in _rows(getattr(cls(), name)):
                 case = cls()
-                method = getattr(case, name)
-                _around(case, "setup_method", method)
-                try:
-                    _call(partial(method, **arguments))
-                finally:
-                    _around(case, "teardown_method", method)
+                _call(getattr(case, name), arguments, case, "method")
                 calls += 1
         _around(cls, "teardown_class", cls)
     else:
