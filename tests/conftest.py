@@ -9,12 +9,16 @@ import pytest
 
 COMPUTES_ALONE = re.compile(
     r"tests/(unit|properties|gpu)/|tests/chaos/test_(many_strikes|learner_killed)|tests/integration/test_("
-    r"memory_runs_out|parallel_learner|placement|sharded_|"  # placement, many_strikes: a Ray whose actors only sleep
-    # learner_killed: workers of one thread
+    # a Ray whose actors only sleep, or workers of one thread:
+    r"cluster_hardware|engines_lost|memory_runs_out|parallel_learner|placement|rollouts|sharded_|"
     # one process with one thread at a time:
-    r"bad_input\.py::(?!.*for_the_pool)|benchmarks\.py::test_an_experiment|evaluate|game_runs|local_run|mirror|notebooks|"
-    r"report_page|resume|setup|sixth_stage|solve|trackers|your_own_game)"
+    r"bad_input|benchmarks\.py::test_an_experiment|evaluate|game_runs|installed|local_run|mirror|notebooks|opponents|"
+    r"report_page|resume|setup|sixth_stage|solve|trackers|window|your_own_game)"
 )
+TOGETHER = re.compile(
+    r"tests/integration/test_(bad_input|game_runs|local_run|mirror|opponents|resume|trackers|window)\."
+)
+"""Tests of one process that share the run `finished`."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -26,7 +30,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     class OneAfterAnother(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid.partition("::")[0] if COMPUTES_ALONE.match(nodeid) else "one after another"
+            if not COMPUTES_ALONE.match(nodeid):
+                return "one after another"
+            return "local runs" if TOGETHER.match(nodeid) else nodeid.partition("::")[0]
 
     return OneAfterAnother(config, log)
 

@@ -83,8 +83,9 @@ def eat(gibibytes: float) -> None:
     time.sleep(120)
 
 
-def hungry_loop(most_tokens: int) -> Any:
-    """The workers' loop, in which the second batch is too much with micro-batches of more than most_tokens."""
+def hungry_loop() -> Any:
+    """Returns the workers' loop, in which the second batch is too much with more than half of the tokens, and the third with
+    any."""
 
     def loop(config: dict[str, Any]) -> None:
         from learners import recovery, train_loop
@@ -92,7 +93,7 @@ def hungry_loop(most_tokens: int) -> Any:
         learn = recovery.learn
 
         def hungry(learner: Any, batch: Any, point: Any) -> dict[str, float]:
-            if batch.step == 2 and learner.microbatch_tokens > most_tokens:
+            if batch.step == 3 or (batch.step == 2 and learner.microbatch_tokens > MICROBATCH_TOKENS // 2):
                 eat(_MEAL_GIB)
             return learn(learner, batch, point)
 
@@ -103,33 +104,22 @@ def hungry_loop(most_tokens: int) -> Any:
 
 
 @pytest.mark.slow
-def test_a_learner_killed_for_memory_goes_on_with_less_at_once(
+def test_a_learner_killed_for_memory_goes_on_with_less_and_killed_too_often_says_so(
     spec: LearnerSpec,  # noqa: F811
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(train_loop, "_train_loop", hungry_loop(MICROBATCH_TOKENS // 2))
+    monkeypatch.setattr(train_loop, "_train_loop", hungry_loop())
+    monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 1)
     with learning(spec, tmp_path) as learner:
         for step in (1, 2):
             within(PATIENCE_S, lambda: learner.begin(sent(batch(step)))())  # noqa: B023
         assert learner.version == 2
-    (told,) = [record.getMessage() for record in caplog.records if record.name == "learners.train_loop"]
-    assert "OutOfMemoryError" in told and "RayTrainWorker" in told and len(told.splitlines()) == 1
-
-
-@pytest.mark.slow
-def test_a_learner_killed_for_memory_too_often_says_so(
-    spec: LearnerSpec,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(train_loop, "_train_loop", hungry_loop(0))
-    monkeypatch.setattr(train_loop, "_MAX_WORKER_FAILURES", 0)
-    with learning(spec, tmp_path) as learner:
-        within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())
+        (told,) = [record.getMessage() for record in caplog.records if record.name == "learners.train_loop"]
+        assert "OutOfMemoryError" in told and "RayTrainWorker" in told and len(told.splitlines()) == 1
         with pytest.raises(OutOfMemory) as failure:
-            within(PATIENCE_S, lambda: learner.begin(sent(batch(2)))())
+            within(PATIENCE_S, lambda: learner.begin(sent(batch(3)))())
     told = str(failure.value)
     assert told.startswith("learner generator: OutOfMemoryError") and len(told.splitlines()) == 1
     assert "RayTrainWorker" in told and "GB" in told and "learner.microbatch_tokens" in told

@@ -264,7 +264,7 @@ def test_a_worker_killed_over_a_save_saves_what_was_asked_for(
         assert resumed.export().digest == expected[0]
 
 
-@pytest.mark.slow  # what unit tests of faults and of the loop show, with a Ray Train run around it
+@pytest.mark.nightly  # what unit tests of faults and of the loop show, with a Ray Train run around it
 def test_a_loss_that_is_not_finite_ends_the_learner(cluster: None, spec: LearnerSpec, tmp_path: Path) -> None:
     with learning(spec, tmp_path) as learner:
         within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())
@@ -322,7 +322,7 @@ def test_weights_for_which_there_is_no_room_name_the_file(small_disk: Path) -> N
     assert failure.value.filename == str(small_disk / "model.safetensors")
 
 
-@pytest.mark.slow  # what the test above shows, with a Ray Train run around it
+@pytest.mark.nightly  # what the test above shows, with a Ray Train run around it
 def test_a_full_disk_under_ray_train_is_told(cluster: None, spec: LearnerSpec, small_disk: Path) -> None:
     with learning(spec, small_disk / "ray_train") as learner:
         within(PATIENCE_S, lambda: learner.begin(sent(batch(1)))())

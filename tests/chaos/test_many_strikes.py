@@ -26,7 +26,7 @@ from tests.chaos.sleeping import Playing
 from tests.integration.conftest import rows_of
 from tests.integration.test_resume import learned
 
-ACTORS, STEPS, PROBLEMS = 10, 6, 40
+ACTORS, STEPS, PROBLEMS = 6, 6, 24
 TIMES = 2
 """Each place is struck: at the fourth loss of one a run gives up, and a slow machine may lose one by itself."""
 SCHEDULER = -1
@@ -84,7 +84,7 @@ class Killer(threading.Thread):
                 time.sleep(0.05)
             for place in [self.left.pop(0) for _ in range(-(-len(self.left) // (STEPS - 1 - step)))]:
                 time.sleep(self._rng.uniform(0, 0.4))
-                stops = len(self.struck) % 11 == 5
+                stops = len(self.struck) % (ACTORS + 1) == 5
                 self._strike(place, signal.SIGSTOP if stops else signal.SIGKILL)
 
     def _strike(self, place: int, how: signal.Signals) -> None:

@@ -199,8 +199,9 @@ def test_stdin_may_be_larger_than_a_programs_files(sandbox: LocalSandbox) -> Non
     asked = [OutputTest(stdin="a" * (mib << 20), stdout=str(mib << 20)) for mib in (2, 3, 17)]
     limits = QUICK.model_copy(update={"file_mb": 1})
     assert [v.passed for v in judge(sandbox, "python", program, *asked[:2], limits=limits)] == [True, True]
-    with pytest.raises(SandboxFailure, match="above 16777216"):  # not the program's doing
-        judge(sandbox, "python", program, asked[2], limits=limits)
+    if sandbox.description.startswith("sandbox: plain"):  # each kind takes seconds for its retries
+        with pytest.raises(SandboxFailure, match="above 16777216"):  # not the program's doing
+            judge(sandbox, "python", program, asked[2], limits=limits)
 
 
 def test_a_text_that_is_no_utf8_is_the_programs_to_read(sandbox: LocalSandbox) -> None:

@@ -125,9 +125,9 @@ class ImportedDriver:
         self._last = ForkedRun(int(self.process.stdout.readline()), arguments, self.process.stdout)
         return self._last
 
-    def run(self, *arguments: object, timeout: float) -> Ended:
+    def run(self, *arguments: object, timeout: float, **environment: str) -> Ended:
         began, out, err = time.monotonic(), self._directory / "out", self._directory / "err"
-        started = self.start([*map(str, arguments)], self._environment, out, err)
+        started = self.start([*map(str, arguments)], {**self._environment, **environment}, out, err)
         try:
             code = started.wait(timeout)
         except subprocess.TimeoutExpired:

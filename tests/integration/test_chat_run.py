@@ -41,17 +41,3 @@ def test_r0s_flags_train_two_chat_models(drive, chat_model: Path, tmp_path: Path
         "what a random model writes is no suite"
     )
     assert (run / "checkpoints" / "step_000003" / "generator" / "model.safetensors").is_file()
-
-
-def test_a_problem_that_does_not_fit_the_context_is_told_before_anything_starts(
-    drive, chat_model: Path, tmp_path: Path
-) -> None:
-    done = drive.run(
-        "--plan", "--generator-model", chat_model, "--discriminator-model", chat_model, "--problems-file", EXAMPLES,
-        "--generator.engine.max-model-len", "2600", "--output-dir", tmp_path,
-    )  # fmt: skip
-    assert done.code == 2
-    assert (
-        "generator.engine.max_model_len is 2600, too few for 24 of 24 problems: raise it" in done.err
-        and "steps: " in done.out
-    )

@@ -88,9 +88,3 @@ def test_a_model_writes_programs_and_chooses_among_them_by_suites(raw_model: Pat
     assert "mutant kill rate" in done.stdout and "false kill rate" in done.stdout
     assert "best of 2 by 1 suites" in done.stdout and "best of 2 by 2 suites" in done.stdout
     assert not done.stderr.strip()
-
-
-def test_what_is_no_model_is_said_in_one_line(tmp_path: Path) -> None:
-    done = run("-m", "sparring", "evaluate", "--dataset", HELD_OUT, "--policy", tmp_path)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert f"--policy {tmp_path}: cannot be loaded" in done.stderr

@@ -171,6 +171,7 @@ def test_a_program_that_finds_the_reference_of_its_test_is_told_by_the_verdict(s
         "    return spaces[0]['_reference']['grow_all'](numbers)\n"
     )
     found = judge(sandbox, problem, thief)
+    assert any(verdict.passed for verdict in found)
     assert all(verdict.isolation == "shared" for verdict in found if verdict.passed)
 
 

@@ -2,14 +2,13 @@
 
 import json
 import math
-import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.integration.conftest import Drive, require_synced
+from tests.integration.conftest import require_synced
 
 SCORES = {"generator_pass_rate", "test_validity", "kill_rate"}
 ROLES = ("generator", "discriminator")
@@ -110,18 +109,3 @@ def test_the_debug_recipe_leaves_every_file_it_promises(
             original = AutoTokenizer.from_pretrained(models[role])
             assert tokenizer.get_vocab() == original.get_vocab()
             assert tokenizer.encode(probe) == original.encode(probe)
-
-
-@pytest.mark.slow
-def test_a_runs_config_is_a_recipe(local_drive: Drive, finished: Path, tmp_path: Path) -> None:
-    """Given back by --config it makes the same run again."""
-    recipe = tmp_path / "again.yaml"
-    shutil.copy(finished / "config.yaml", recipe)
-    name = local_drive.name()
-    done = local_drive.run("--config", recipe, "--output-dir", tmp_path, "--run-name", name)
-    assert done.code == 0, done.err
-    first, again = (yaml.safe_load((d / "config.yaml").read_text()) for d in (finished, tmp_path / name))
-    for config in (first, again):
-        del config["output_dir"], config["run_name"]
-    assert again == first
-    assert rows_of(tmp_path / name)[-1]["held_out"] == rows_of(finished)[-1]["held_out"]

@@ -88,22 +88,25 @@ def test_without_evaluation_a_run_learns_the_same_and_has_no_scores(
 
 
 @pytest.mark.slow
-def test_a_stages_checkpoint_starts_a_new_run(
-    local_drive: Drive, small: tuple[str, ...], finished: Path, tmp_path: Path
-) -> None:
-    """--resume-from leaves the run that it starts from as it is, and keeps its bank."""
+def test_a_stages_checkpoint_starts_a_new_run(local_drive: Drive, finished: Path, tmp_path: Path) -> None:
+    """--resume-from leaves the run that it starts from as it is, and keeps its bank. The run's config is a recipe."""
     before = {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()}
     run = tmp_path / local_drive.name()
     checkpoint = finished / "checkpoints" / "step_000003"
+    recipe = shutil.copy(finished / "config.yaml", tmp_path / "again.yaml")
     done = local_drive.run(
-        "--config", "debug", *small, "--resume-from", checkpoint, "--output-dir", tmp_path, "--run-name", run.name
-    )  # fmt: skip
+        "--config", recipe, "--resume-from", checkpoint, "--output-dir", tmp_path, "--run-name", run.name
+    )
     assert done.code == 0, done.err
     assert f"resuming after step 3 of 6 ({checkpoint})" in done.out
     assert learned(run) == [row for row in learned(finished) if row["step"] > 3]
     assert (run / "bank.json").read_bytes() == (finished / "bank.json").read_bytes()
     assert weights_of(run) == weights_of(finished)
     assert {p: p.stat().st_mtime_ns for p in finished.rglob("*") if p.is_file()} == before
+    first, again = (yaml.safe_load((d / "config.yaml").read_text()) for d in (finished, run))
+    for config in (first, again):
+        del config["output_dir"], config["run_name"]
+    assert again == first
 
 
 @pytest.mark.slow

@@ -92,8 +92,8 @@ def test_who_waits_is_told_how_far_all_actors_of_the_request_are(rollouts: RayRo
     """Also while they work, and nothing of what is played beside it."""
     heard: list[PlayProgress] = []
     rollouts.on_progress = heard.append
-    beside = rollouts.begin(replace(request("idle 4", "idle 4"), address=("evaluation",)))
-    rollouts.begin(request("idle 0.1", 0.1, "idle 8", 0.1, 0.1, 4))()
+    beside = rollouts.begin(replace(request("idle 1", "idle 1"), address=("evaluation",)))
+    rollouts.begin(request("idle 0.1", 0.1, "idle 3", 0.1, 0.1, 1.5))()
     beside()
     of_step = [p for p in heard if p.expected == 6]
     assert of_step and {p.expected for p in heard} <= {2, 6}

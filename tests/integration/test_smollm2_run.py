@@ -35,6 +35,7 @@ def test_smollm2_plays_and_learns_without_a_hub(drive, tmp_path: Path) -> None:
     assert [row["step"] for row in rows] == [0, 1, 2]
     # a policy whose attempts at a problem all earn the same does not learn from it
     learned = [role for role in ROLES if "samples" in rows[1].get(role, {})]
+    assert learned
     assert rows[2]["weights"].keys() == set(learned), "each adapter that was learned was loaded"
     bases = {
         json.loads((run / "checkpoints" / "step_000002" / role / "adapter_config.json").read_text())[

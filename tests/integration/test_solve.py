@@ -97,15 +97,3 @@ def test_of_a_batch_what_breaks_is_named_and_the_rest_is_answered(tmp_path: Path
     report = json.loads((tmp_path / "out.json").read_text())
     assert done.returncode == 0 and report["failed"] == ["long", "broken"]
     assert "1 could not" not in done.stdout and "2 could not be answered or judged" in done.stdout
-
-
-@pytest.mark.slow
-def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
-    done = solve("--batch", "--problems-file", tmp_path / "none.json")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "no such file" in done.stderr
-    done = solve("--problem", "Double n.", "--best-of", 2)
-    assert (
-        done.returncode == 2
-        and "names no Python function" in done.stderr
-        and not done.stderr.count("Traceback")
-    )

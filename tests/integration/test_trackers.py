@@ -225,7 +225,18 @@ def test_a_run_that_is_killed_and_goes_on_is_one_run_in_tensorboard(
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     run = tmp_path / local_drive.name()
-    local_drive.kill_at_step(3, run, "--config", "debug", *small, "--tracking.to", "tensorboard", "--trace")
+    local_drive.kill_at_step(
+        2,
+        run,
+        "--config",
+        "debug",
+        *small,
+        "--curriculum.stages",
+        "1",
+        "--tracking.to",
+        "tensorboard",
+        "--trace",
+    )
     done = local_drive.run("--resume", "--output-dir", tmp_path, "--run-name", run.name)
     assert done.code == 0, done.err
     assert done.out.count(f"tracking: tensorboard --logdir {run}") == 1
