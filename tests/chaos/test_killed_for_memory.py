@@ -2,10 +2,7 @@
 restarts; any other actor. What the terminal says of each."""
 
 import asyncio
-import os
-import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -42,6 +39,7 @@ from tests.chaos.test_learner_killed import (  # noqa: F401 - fixtures
 )
 from tests.integration.ending_engines import POLICIES, Engine, Runner
 from tests.integration.test_engines_lost import begin, played
+from tests.ray_clusters import own_ray
 
 _ROOM_GIB, _MEAL_GIB = 5.0, 10.0
 """Beyond what the machine has in use: other tests take less than the first meanwhile, and the second is above it by what
@@ -50,28 +48,18 @@ they may give back."""
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    """A Ray that kills what takes more than _ROOM_GIB. Its sockets' paths must be short."""
-    directory = tempfile.mkdtemp(prefix="spar-")
-    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+    """A Ray that kills what takes more than _ROOM_GIB."""
     memory = psutil.virtual_memory()
     if memory.available < (_MEAL_GIB + 2) * 2**30:
         pytest.skip(f"needs {_MEAL_GIB + 2:g} GiB of free memory")
     threshold = 1 - (memory.available - _ROOM_GIB * 2**30) / memory.total
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        object_store_memory=128 << 20,
-        _temp_dir=directory,
-        _system_config={"memory_usage_threshold": threshold, "memory_monitor_refresh_ms": 100},
-    )
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
-    yield
-    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
-    ray.shutdown()
-    shutil.rmtree(directory, ignore_errors=True)
+    limits = {"memory_usage_threshold": threshold, "memory_monitor_refresh_ms": 100}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+        with own_ray(logging_level="ERROR", _system_config=limits):
+            cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
+            yield
+            cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
 def eat(gibibytes: float) -> None:

@@ -4,10 +4,8 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -43,6 +41,7 @@ from sparring.core.batch import (
 from sparring.core.weights import Weights, WeightUpdate, digest_of, joined
 from sparring.runtime.cluster import for_the_user
 from tests.learning import VOCABULARY, Tokenizer, one_torch_thread, save_tiny_model
+from tests.ray_clusters import own_ray
 
 PATIENCE_S = 180
 """For a worker to come back, or for a failure to be told: far above what either takes."""
@@ -50,21 +49,11 @@ PATIENCE_S = 180
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    """A Ray of this module's own. Its sockets' paths must be short."""
-    directory = tempfile.mkdtemp(prefix="spar-")
-    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        object_store_memory=128 << 20,
-        _temp_dir=directory,
-    )
-    yield
-    ray.shutdown()
-    shutil.rmtree(directory, ignore_errors=True)
+    """A Ray of this module's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+        with own_ray(logging_level="ERROR"):
+            yield
 
 
 @pytest.fixture(scope="module")

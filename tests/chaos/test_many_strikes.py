@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 import pytest
-import ray
 from ray._private.state import actors as known_actors
 
 from actors.rollout import RayRollouts
@@ -23,8 +22,8 @@ from driver import train
 from sparring.core.weights import Weights
 from sparring.runtime.session import open_session
 from tests.chaos.sleeping import Playing
-from tests.integration.conftest import rows_of
-from tests.integration.test_resume import learned
+from tests.integration.conftest import learned, rows_of
+from tests.ray_clusters import own_ray
 
 ACTORS, STEPS, PROBLEMS = 6, 6, 24
 TIMES = 2
@@ -37,21 +36,12 @@ SILENCE_S = 12.0
 @contextmanager
 def playing() -> Iterator[RayRollouts]:
     """Of a cluster that ends with them."""
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=200 << 20,
-    )
-    try:
+    with own_ray(object_store_memory=200 << 20):
         build: Any = Playing
         rollouts = RayRollouts(build, [{"num_cpus": 0, "num_gpus": 0}] * ACTORS, "cpu")
         rollouts.wait_ready()
         yield rollouts
         rollouts.close()
-    finally:
-        ray.shutdown()
 
 
 def play(rollouts: RayRollouts, run: Path) -> None:

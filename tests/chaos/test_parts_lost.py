@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from configs.layers import leaves
-from tests.integration.conftest import Drive, living_children, rows_of
-from tests.integration.test_resume import learned, weights_of
+from tests.integration.conftest import Drive, learned, living_children, rows_of, weights_of
 
 STEPS = 5
 RUN = (

@@ -12,17 +12,14 @@ import ray
 from actors.watching import end
 from sandbox_workers import pool
 from sparring.core.verdict import Status
+from tests.ray_clusters import own_ray
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[pool.SandboxPool]:
-    ray.init(
-        address="local", num_cpus=2, resources={"sandbox": 1}, include_dashboard=False, log_to_driver=False,
-        object_store_memory=100 << 20,
-    )  # fmt: skip
-    try:
+    with own_ray(resources={"sandbox": 1}):
         started = pool.start_pool(
             1, kind="namespace", run_id="stopped", patience_s=120, end=partial(end, again=True)
         )
@@ -30,8 +27,6 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[pool.SandboxPool]:
             monkeypatch.setattr(pool, name, seconds)
         yield started
         started.shutdown()
-    finally:
-        ray.shutdown()
 
 
 def test_it_is_started_again_for_who_waits_and_for_who_comes_new(workers: pool.SandboxPool) -> None:

@@ -9,8 +9,10 @@ import pytest
 from actors.watching import end
 from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
+from sandbox_workers.pool import start_pool
 from sparring.core.interfaces import Sandbox
 from sparring.core.verdict import Limits, OutputTest, Status, Verdict
+from tests.ray_clusters import own_ray
 from tests.sandboxes import require
 
 QUICK = Limits(cpu_s=0.5, wall_s=3.0, memory_mb=128, output_kb=16)
@@ -32,20 +34,12 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
             yield local
         return
     require("auto")
-    ray = pytest.importorskip("ray")
-    from sandbox_workers.pool import start_pool
-
-    ray.init(
-        address="local", num_cpus=2, resources={"sandbox": 2}, include_dashboard=False, log_to_driver=False
-    )
-    pool = None
-    try:
+    with own_ray(resources={"sandbox": 2}):
         pool = start_pool(2, slots=1, run_id=f"test-{uuid.uuid4().hex[:8]}", limits=QUICK, end=end)
-        yield pool.client()
-    finally:
-        if pool is not None:
+        try:
+            yield pool.client()
+        finally:
             pool.shutdown()
-        ray.shutdown()
 
 
 def judge(sandbox: Sandbox, program: str, *tests: str, limits: Limits | None = None) -> list[Verdict]:

@@ -12,13 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import ray
 
 from actors.watching import end
 from sandbox_workers.backends import choose_backend
 from sandbox_workers.jobs import BackendDied, Job, SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
+from sandbox_workers.pool import start_pool
 from sparring.core.verdict import Limits
 from tests.integration.conftest import containers_of, eventually
+from tests.ray_clusters import own_ray
 from tests.sandboxes import require
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +30,7 @@ import asyncio, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 sys.path.insert(0, {root!r})
 from sandbox_workers.local import LocalSandbox
+from sandbox_workers.pool import start_pool
 sandbox = LocalSandbox({kind!r}, run_id={run!r})
 assert asyncio.run(sandbox.judge("def f(): return 1", ["assert f() == 1"]))[0].passed
 print("judged", flush=True)
@@ -163,13 +167,7 @@ def test_replaced_sandboxes_leave_no_descriptors(kind: str) -> None:
 
 def test_a_killed_actor_costs_no_verdict() -> None:
     require("auto")
-    ray = pytest.importorskip("ray")
-    from sandbox_workers.pool import start_pool
-
-    ray.init(
-        address="local", num_cpus=2, resources={"sandbox": 1}, include_dashboard=False, log_to_driver=False
-    )
-    try:
+    with own_ray(resources={"sandbox": 1}):
         with pytest.raises(SandboxUnavailable, match="resource 'sandbox'"):
             start_pool(3, run_id="too-many", end=end)
         run = f"test-{uuid.uuid4().hex[:8]}"
@@ -189,8 +187,6 @@ def test_a_killed_actor_costs_no_verdict() -> None:
         pool.shutdown()
         if "Docker containers" in pool.description:
             assert eventually(lambda: containers_of(run) == 0, 10)
-    finally:
-        ray.shutdown()
 
 
 @pytest.mark.parametrize("kind", ["docker", "namespace"])

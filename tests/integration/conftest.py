@@ -254,6 +254,21 @@ def rows_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
+TIMING = {"seconds", "tokens_per_s", "sandbox"}
+"""What differs in equal runs. sandbox: counters of a cache that a new process begins empty."""
+
+
+def learned(run: Path) -> list[dict[str, Any]]:
+    """Returns the rows of a run's metrics, without what differs in equal runs."""
+    return [{k: v for k, v in row.items() if k not in TIMING} for row in rows_of(run)]
+
+
+def weights_of(run: Path) -> dict[str, bytes]:
+    """Returns the weights of a run's last checkpoint, by policy."""
+    checkpoint = sorted((run / "checkpoints").glob("step_*"))[-1]
+    return {p.parent.name: p.read_bytes() for p in checkpoint.glob("*/model.safetensors")}
+
+
 def require_synced(rows: Sequence[Mapping[str, Any]], tolerance: float = 1e-4, lag: int = 0) -> None:
     """Asserts that every step was played with the newest weights of both policies, or with weights that are at most `lag`
     updates older, and that the engines computed the learners' probabilities with them."""

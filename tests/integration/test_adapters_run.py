@@ -1,13 +1,13 @@
 """A run whose policies are adapters beside one backbone: one engine, adapters published, resumed."""
 
-import json
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.integration.conftest import ROLES, rows_of
+
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]
-ROLES = ("generator", "discriminator")
 
 
 def test_two_adapters_learn_on_one_engine_and_are_resumed(drive, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_two_adapters_learn_on_one_engine_and_are_resumed(drive, tmp_path: Path)
 
 def published(run: Path) -> None:
     """Both policies were, and their engine computes what they compute."""
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = rows_of(run)
     played = [row["weights"] for row in rows if "weights" in row]
     assert {role for weights in played for role in weights} == set(ROLES)
     assert max(of["probe_difference"] for weights in played for of in weights.values()) < 1e-3

@@ -1,10 +1,11 @@
 """A user's own chat models on a user's own problems, by R0's flags alone: no recipe named, none needed."""
 
-import json
 import shutil
 from pathlib import Path
 
 import yaml
+
+from tests.integration.conftest import rows_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "sparring" / "problems" / "example_problems.json"
 
@@ -35,7 +36,7 @@ def test_r0s_flags_train_two_chat_models(drive, chat_model: Path, tmp_path: Path
         1e-5,
         "relabel",
     )
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = rows_of(run)
     assert [row["step"] for row in rows] == [0, 1, 2, 3]
     assert all(row["discriminator_reward"] == -1 for row in rows[1:]), (
         "what a random model writes is no suite"

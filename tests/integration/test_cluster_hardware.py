@@ -11,6 +11,7 @@ import sparring.runtime.cluster
 from configs.schema import Config
 from sparring.runtime.cluster import ClusterTooSmall, detect_on_cluster
 from sparring.runtime.hardware import detect
+from tests.ray_clusters import own_ray
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,12 +22,9 @@ pytestmark = [
 @pytest.fixture
 def cluster(monkeypatch, request) -> Iterator[None]:
     """Of this machine alone, with as many GPUs as the parameter says."""
-    context = ray.init(
-        address="local", num_cpus=1, num_gpus=request.param, include_dashboard=False, log_to_driver=False
-    )
-    monkeypatch.setenv("RAY_ADDRESS", context.address_info["gcs_address"])
-    yield
-    ray.shutdown()
+    with own_ray(num_cpus=1, num_gpus=request.param) as context:
+        monkeypatch.setenv("RAY_ADDRESS", context.address_info["gcs_address"])
+        yield
 
 
 @pytest.mark.parametrize("cluster", [0], indirect=True)

@@ -1,19 +1,13 @@
 """A run whose engines are in actors of their own, two of the generator's and one of the discriminator's."""
 
-import json
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.integration.conftest import require_synced
+from tests.integration.conftest import ROLES, require_synced, rows_of
 
 pytestmark = pytest.mark.slow
-ROLES = ("generator", "discriminator")
-
-
-def rows_of(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_it_plays_learns_and_publishes_as_with_engines_in_the_rollout_actors(

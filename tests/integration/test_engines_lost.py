@@ -23,6 +23,7 @@ from sparring.core.problem import Problem
 from sparring.core.weights import PublishError, Weights, WeightUpdate
 from sparring.runtime.cluster import for_the_user
 from tests.integration.ending_engines import POLICIES, WRONG, Runner, ended, engines
+from tests.ray_clusters import own_ray
 
 pytestmark = pytest.mark.slow
 
@@ -42,9 +43,8 @@ def ends(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)  # fmt: skip
-    yield
-    ray.shutdown()
+    with own_ray():
+        yield
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sparring.core.project_files import EXAMPLES
-from tests.integration.conftest import Drive, rows_of
+from tests.integration.conftest import Drive, learned, rows_of, weights_of
 
-TIMING = {"seconds", "tokens_per_s", "sandbox"}
 KUHN = (
     "--config", "spiral_kuhn", "--local", "--generator.engine.kind", "transformers",
     "--curriculum.n-generator-steps", "3", "--curriculum.problems-per-step", "4", "--curriculum.attempts", "4",
@@ -25,17 +23,8 @@ PREDICTION = (
 )  # fmt: skip
 
 
-def learned(run: Path) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k not in TIMING} for row in rows_of(run)]
-
-
 def tasks_of(run: Path) -> str:
     return (run / "task_history.jsonl").read_text()
-
-
-def weights_of(run: Path, role: str) -> bytes:
-    checkpoint = sorted((run / "checkpoints").glob("step_*"))[-1]
-    return (checkpoint / role / "model.safetensors").read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +68,7 @@ def test_a_killed_run_without_a_bank_is_resumed_to_the_same_end(
     assert "other settings" not in done.out
     assert learned(run) == learned(kuhn)
     assert tasks_of(run) == tasks_of(kuhn)
-    assert weights_of(run, "generator") == weights_of(kuhn, "generator")
+    assert weights_of(run) == weights_of(kuhn)
 
 
 @pytest.mark.slow

@@ -8,10 +8,9 @@ import pytest
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.integration.conftest import require_synced
+from tests.integration.conftest import ROLES, require_synced, rows_of
 
 SCORES = {"generator_pass_rate", "test_validity", "kill_rate"}
-ROLES = ("generator", "discriminator")
 LEARNED = {
     "samples",
     "learning_rate",
@@ -25,10 +24,6 @@ ROW = {
     "step", "stage", "phase", "generator_reward", "discriminator_reward", "validity", "kill_rate", "dropped",
     "generator_components", "discriminator_components", "tokens", "tokens_per_s", "sandbox", "seconds",
 }  # fmt: skip
-
-
-def rows_of(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_the_debug_recipe_leaves_every_file_it_promises(

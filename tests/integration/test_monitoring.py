@@ -19,6 +19,7 @@ from sparring.core.episode import Episode
 from sparring.core.play import PlayRequest, PlayResult
 from sparring.core.problem import Problem
 from sparring.runtime.monitoring import Monitor
+from tests.ray_clusters import own_ray
 
 ROW = {
     "step": 7, "tokens_per_s": 50.0, "generator_reward": 0.5, "generator": {"policy_loss": 0.1, "mismatch_mean": 1e-6, "policy_lag_max": 2.0},
@@ -43,20 +44,9 @@ class Learner:
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    ray.init(
-        address="local",
-        num_cpus=2,
-        resources={"sandbox": 1},
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=100 << 20,
-        _system_config={"metrics_report_interval_ms": 2000},
-    )
-    try:
+    with own_ray(resources={"sandbox": 1}, _system_config={"metrics_report_interval_ms": 2000}):
         (node,) = ray.nodes()
         yield f"http://127.0.0.1:{node['MetricsExportPort']}/metrics"
-    finally:
-        ray.shutdown()
 
 
 def seen(endpoint: str, wanted: set[str], work: Callable[[int], None]) -> tuple[dict[str, float], int]:

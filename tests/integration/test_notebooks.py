@@ -1,6 +1,5 @@
 """The notebooks in the form for a machine without a GPU, by a real kernel."""
 
-import json
 import os
 from pathlib import Path
 
@@ -9,6 +8,8 @@ import pytest
 import yaml
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
+
+from tests.integration.conftest import rows_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +40,7 @@ def test_a_notebook_trains_on_problems_of_its_own(
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["problems"]["file"] == str(tmp_path / "my_problems.json")
     assert config["local"] and config["sandbox"]["backend"] == "process"
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = rows_of(run)
     assert rows[-1]["step"] == 3 and all(row["dropped"]["sandbox_failure"] == 0 for row in rows[1:])
     for role in ("generator", "discriminator"):
         assert any(row.get(role, {}).get("samples") for row in rows), f"the {role} has learnt from something"

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Drive, rows_of
-from tests.integration.test_resume import learned, weights_of
+from tests.integration.conftest import Drive, learned, rows_of, weights_of
 
 PAST = (
     "--config", "debug", "--curriculum.stages", "1,3,5", "--n-discriminator-steps", "1",

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Drive, require_synced
+from tests.integration.conftest import ROLES, Drive, require_synced, rows_of
 
-ROLES = ("generator", "discriminator")
 SHRUNKEN = (
     "--config", "toy", "--curriculum.stages", "1", "--curriculum.n-discriminator-steps", "1",
     "--curriculum.n-generator-steps", "1", "--curriculum.k-alternating-steps", "1",
@@ -25,10 +24,6 @@ SHRUNKEN = (
 )  # fmt: skip
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
-
-
-def rows_of(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture

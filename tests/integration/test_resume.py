@@ -4,31 +4,11 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.integration.conftest import Drive
-
-TIMING = {
-    "seconds",
-    "tokens_per_s",
-    "sandbox",
-}  # sandbox: counters of a cache that a new process begins empty
-
-
-def rows_of(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
-def learned(run: Path) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k not in TIMING} for row in rows_of(run)]
-
-
-def weights_of(run: Path) -> dict[str, bytes]:
-    checkpoint = sorted((run / "checkpoints").glob("step_*"))[-1]
-    return {r: (checkpoint / r / "model.safetensors").read_bytes() for r in ("generator", "discriminator")}
+from tests.integration.conftest import Drive, learned, rows_of, weights_of
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from sparring.core.problem import Problem
 from sparring.core.weights import Weights, WeightUpdate, digest_of
 from sparring.curriculum.curriculum import Curriculum, Schedule
 from tests.integration.timed_play import Runner
+from tests.ray_clusters import own_ray
 
 CPUS = [{"num_cpus": 0.1, "num_gpus": 0}] * 2
 
@@ -44,15 +45,8 @@ def weights(version: int) -> Weights:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=100 << 20,
-    )
-    yield
-    ray.shutdown()
+    with own_ray():
+        yield
 
 
 @pytest.fixture
@@ -92,8 +86,8 @@ def test_who_waits_is_told_how_far_all_actors_of_the_request_are(rollouts: RayRo
     """Also while they work, and nothing of what is played beside it."""
     heard: list[PlayProgress] = []
     rollouts.on_progress = heard.append
-    beside = rollouts.begin(replace(request("idle 1", "idle 1"), address=("evaluation",)))
-    rollouts.begin(request("idle 0.1", 0.1, "idle 3", 0.1, 0.1, 1.5))()
+    beside = rollouts.begin(replace(request("idle 4", "idle 4"), address=("evaluation",)))
+    rollouts.begin(request("idle 0.1", 0.1, "idle 8", 0.1, 0.1, 4))()
     beside()
     of_step = [p for p in heard if p.expected == 6]
     assert of_step and {p.expected for p in heard} <= {2, 6}

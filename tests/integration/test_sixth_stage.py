@@ -8,6 +8,7 @@ import pytest
 
 from lab.problems import toy_problems
 from tests.datasets import problem_file
+from tests.integration.conftest import rows_of
 from tests.integration.houses import copy_house, run
 
 NEW = '    ("test by hand", "Now go through your algorithm by hand on two inputs, one of them an edge case."),\n'
@@ -64,7 +65,7 @@ def test_a_sixth_stage_is_demonstrated_played_trained_and_evaluated(house: Path)
         "--generator.learner.entropy-coefficient", 0.01,
     )  # fmt: skip
     directory = house / "output" / "six"
-    before, *rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    before, *rows = rows_of(directory)
     assert "generator_pass_rate" in before["held_out"]
     assert [row["stage"] for row in rows] == [5, 6]
     for row in rows:

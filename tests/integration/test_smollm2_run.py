@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import rows_of
+from tests.integration.conftest import ROLES, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(1200)]
-ROLES = ("generator", "discriminator")
 
 
 def is_installed() -> bool:
