@@ -61,7 +61,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     if options.every is not None and not options.follow:
         parser.error("argument --every: goes with --follow")
     options.every = _EVERY_S if options.every is None else options.every
-    if options.every <= 0:
+    if not options.every > 0:
         parser.error(f"argument --every: seconds above 0, not {options.every:g}")
     return options
 

@@ -138,11 +138,13 @@ def serve_until_told(options: argparse.Namespace) -> None:
     from sparring.serving.models import fitting, open_models, with_context
     from sparring.web.service import address, check
 
-    leasts = {"max_models": 1, "max_tokens": 1, "max_model_len": 32, "kv_cache_mb": 16, "slots": 1}
+    leasts = {
+        "max_models": 1, "max_tokens": 1, "max_model_len": 32, "cache_mb": 0, "kv_cache_mb": 16, "threads": 1, "slots": 1,
+    }  # fmt: skip
     for option, least in leasts.items():
-        if (value := getattr(options, option)) is not None and value < least:
+        if (value := getattr(options, option)) is not None and not value >= least:  # nan, too
             raise SparringError(f"--{option.replace('_', '-')} {value}: {least} or more")
-    if options.idle_s <= 0:
+    if not options.idle_s > 0:
         raise SparringError(f"--idle-s {options.idle_s:g}: more than 0")
     check(options)  # here, and not in a replica's log
     models = open_models(options.model, "--model")

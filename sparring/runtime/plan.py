@@ -2,16 +2,14 @@
 covered: memory, disk and software of other nodes of a cluster; only their GPUs are known.
 """
 
-import json
 import math
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from actors.settings import KV_CACHE_MB
 from configs.load import read_recipe, recipe_path
@@ -95,7 +93,7 @@ def make_plan(
             obstacles.append(memory_plan.refusal(found, start.gpu_bytes, [*islice(start.ways_out(), 3)]))
     nodes = start.nodes
     if config.device == "cpu":  # Ray counts as many CPUs, or fewer
-        machine = Node(name="", address="this machine", gpus=0, cpus=os.cpu_count() or 1)
+        machine = Node(name="", address="this machine", gpus=0, cpus=len(os.sched_getaffinity(0)))
         nodes = (machine,) if here and not _joins(config) else ()
     if not config.local and nodes:
         try:
@@ -154,7 +152,7 @@ def _models(config: Config, start: Start) -> list[str]:
     for role in config.policies:
         policy = config.policy(role)
         size = parameters(start.models[role])
-        known = f"{size / 1e6:.1f}M parameters" if size else "not on this machine yet"
+        known = f"{size / 1e6:.1f}M parameters" if size else "size unknown"
         tuning = f"LoRA of rank {policy.learner.lora.rank}" if policy.learner.lora else "full fine-tuning"
         lines.append(
             f"{role}: {policy.model} ({known}), engine {policy.engine.kind}, {tuning}, advantages by {policy.learner.estimator.kind}"
@@ -355,7 +353,7 @@ class Saving:
 
 def saving(config: Config, start: Start) -> Saving:
     """Returns when checkpoints are written and kept. What the config leaves open follows from their size."""
-    every, keep, size = config.checkpoint.every, config.checkpoint.keep, _checkpoint_bytes(config, start)
+    every, keep, size = config.checkpoint.every, config.checkpoint.keep, _checkpoint_bytes(config)
     large = size is None or size >= _LARGE  # a model that is not on this machine comes from a hub
     return Saving(
         every=every or (None if large else 1),
@@ -364,14 +362,11 @@ def saving(config: Config, start: Start) -> Saving:
     )
 
 
-def _checkpoint_bytes(config: Config, start: Start) -> int | None:
-    """Returns the bytes of a checkpoint, or None if a model is not on this machine yet."""
-    shapes = shapes_of(config) or {}
-    sizes = {role: parameters(start.models[role]) for role in config.policies}
-    for role, shape in shapes.items():
-        sizes[role] = sizes[role] or shape.parameters
-    if not all(sizes.values()):
+def _checkpoint_bytes(config: Config) -> int | None:
+    """Returns the bytes of a checkpoint, or None if the size of a model is not known."""
+    if (shapes := shapes_of(config)) is None:
         return None
+    sizes = {role: shape.parameters for role, shape in shapes.items()}
     weights, trained = dict(sizes), dict(sizes)
     for role, shape in shapes.items():
         learner = config.policy(role).learner
@@ -391,7 +386,7 @@ def _checkpoint_bytes(config: Config, start: Start) -> int | None:
 def _disk(config: Config, start: Start) -> Look:
     """Checks the disk space for the checkpoints that exist at once: the latest ones, the best, one per stage, and the
     one being written."""
-    each, rule = _checkpoint_bytes(config, start), saving(config, start)
+    each, rule = _checkpoint_bytes(config), saving(config, start)
     if each is None:
         return f"disk: checkpoints are written {rule}", None
     count = rule.keep + 2 + len(config.stages) * rule.stages
@@ -427,22 +422,7 @@ def _mirror(config: Config, start: Start) -> Look:
 
 
 def parameters(model: str) -> int:
-    """Returns the number of parameters of a model directory, or of an adapter's base, from its safetensors headers; 0
-    if it is not on this machine."""
-    place = Path(base_of(model) or model)
-    return sum(_in_header(file) for file in place.glob("*.safetensors")) if place.is_dir() else 0
-
-
-def _in_header(file: Path) -> int:
-    try:
-        with file.open("rb") as stream:
-            header: Mapping[str, Any] = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-    except (
-        OSError,
-        ValueError,
-        OverflowError,
-        MemoryError,
-    ):  # a damaged file is reported when its model is loaded
-        return 0
-    shapes = (tensor["shape"] for name, tensor in header.items() if name != "__metadata__")
-    return sum(math.prod(shape) for shape in shapes)
+    """Returns the number of parameters of a model, or of an adapter's base, as its config has it; 0 if the config cannot be
+    read."""
+    shape = memory_plan.shape_of(base_of(model) or model)
+    return shape.parameters if shape else 0

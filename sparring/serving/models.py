@@ -83,7 +83,7 @@ def _cached_bytes(model: Model, dtype: str) -> int:
 
 def fitting(models: Mapping[str, Model], wanted: int, dtype: str, kv_cache_mb: int) -> int:
     """Returns how many of the models, at most `wanted`, can be loaded at once in the memory that is free now. The weights of
-    a model that is not on this machine yet count as 0 bytes. Raises SparringError if the largest model alone does not
+    a model whose config cannot be read count as 0 bytes. Raises SparringError if the largest model alone does not
     fit."""
     needs = {
         name: parameters(model.path) * bytes_of(dtype) + (kv_cache_mb << 20) + _ENGINE_BYTES

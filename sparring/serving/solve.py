@@ -23,7 +23,7 @@ from sparring.core.errors import SparringError
 from sparring.core.interfaces import EngineFailure, Sampling, Sandbox
 from sparring.core.play import GENERATOR
 from sparring.core.problem import Problem
-from sparring.core.source import parse, unchecked
+from sparring.core.source import MOST_CHARS, parse, unchecked
 from sparring.core.verdict import Limits
 from sparring.evaluation.solving import Solver, SolveResult, Tester, stage_name
 from sparring.evaluation.writing import PolicyWriter
@@ -56,7 +56,7 @@ class SolveRequest(BaseModel):
         for test in tests:
             with suppress(SyntaxError):  # which is reported later
                 if (loose := unchecked(parse(test))) is not None:
-                    raise ValueError(f"{loose!r:.80} checks nothing; give 'assert {loose:.80}'")
+                    raise ValueError(f"{loose[0]!r:.80} checks nothing; give {loose[1]!r:.80}")
         return tests
 
     attempts: int = Field(1, ge=1, le=16)
@@ -139,7 +139,7 @@ class Solving:
             baseline_tests=tuple(asked.tests),
             reference_solution="",
         )
-        problem = with_signature(stated)
+        problem = with_signature(stated, MOST_CHARS)
         try:
             solver = self._solver(asked, problem)
         except (ValueError, SparringError) as error:

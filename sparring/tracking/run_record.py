@@ -13,6 +13,7 @@ import yaml
 
 from sparring.core.episode import Episode
 from sparring.core.evaluation import Scores
+from sparring.core.project_files import ROOT
 from sparring.tracking.episodes import EpisodeLog
 from sparring.tracking.rows import append_row, keep_steps, read_rows, write_json, write_text
 
@@ -109,7 +110,9 @@ def cpu_model() -> str:
 
 
 def _git_commit() -> str:
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    if not (ROOT / ".git").exists():  # installed; a directory above may be another project's repository
+        return "unknown"
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):

@@ -217,9 +217,10 @@ class _Reader:
         for name in _changed(statement):
             names.pop(name, None)
         match statement:
-            case ast.For(target=target, iter=items, body=body):
+            case ast.For(target=target, iter=items, body=body, orelse=at_end):
                 for bound in _bindings(target, _listed(self._replaced(items, names))):
                     yield from self._statements(body, names | bound, top=False)
+                yield from self._statements(at_end, dict(names), top=False)
             case ast.Assert(test=value) | ast.Expr(value=value):
                 value = self._replaced(value, names)
                 asserted = value if isinstance(statement, ast.Assert) else _unittest_assertion(value)
@@ -264,6 +265,15 @@ class _Replace(ast.NodeTransformer):
             return node
         self._left -= 1
         return self._names[node.id]
+
+    def _with_own_names(self, node: ast.expr) -> ast.expr:
+        outer = self._names
+        self._names = _without(outer, _changed(node))
+        self.generic_visit(node)
+        self._names = outer
+        return node
+
+    visit_Lambda = visit_GeneratorExp = visit_ListComp = visit_SetComp = visit_DictComp = _with_own_names
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)

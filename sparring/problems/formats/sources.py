@@ -73,17 +73,21 @@ def signature_under_test(source: str, tests: Iterable[str]) -> str | None:
     return None
 
 
-def with_signature(problem: Problem) -> Problem:
-    """Returns the problem. If it has no signature, it gets one for the function that its baseline tests call."""
+def with_signature(problem: Problem, most_chars: int | None = None) -> Problem:
+    """Returns the problem. If it has no signature, it gets one for the function that its baseline tests call.
+
+    Args:
+        most_chars: length above which a test is not read; see parse_or_none.
+    """
     if problem.function_signature:
         return problem
-    return replace(problem, function_signature=_signature_called(problem.baseline_asserts))
+    trees = [parse_or_none(test, most_chars=most_chars) for test in problem.baseline_asserts]
+    return replace(problem, function_signature=_signature_called([*filter(None, trees)]))
 
 
-def _signature_called(tests: Iterable[str]) -> str:
+def _signature_called(trees: Sequence[ast.Module]) -> str:
     """Returns a signature for the function that the tests call but do not define, with as many parameters as the calls have
     arguments. If they call several functions, the outermost call counts. Empty if they call no function, or a class."""
-    trees = [tree for test in tests if (tree := parse_or_none(test))]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
     there = parameters.union(vars(builtins), *map(names_defined, trees))
