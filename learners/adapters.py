@@ -1,5 +1,5 @@
-"""LoRA adapters on disk, in PEFT's own format, and the plain models that result from merging them into their base
-models.
+"""LoRA adapters on disk, in PEFT's own format, and the plain models that result from merging
+them into their base models.
 
 adapter_config.json            rank, alpha, layers, and the base model: a hub id, or a directory of this machine
 adapter_model.safetensors      fp32
@@ -10,7 +10,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -26,19 +28,13 @@ WEIGHTS = "adapter_model.safetensors"
 def save_adapter(policy: LoraTuning, directory: Path) -> None:
     """Saves the adapter. `peft.PeftModel.from_pretrained` can load it, as can transformers' own classes if peft is
     installed."""
-    from peft import LoraConfig
-
+    config: Any = copy(policy.model.peft_config[policy.name])
+    config.base_model_name_or_path, config.inference_mode = policy.base, True
+    config.target_modules = sorted(
+        config.target_modules
+    )  # peft keeps a set, whose order differs between processes
+    config.save_pretrained(str(directory))
     tensors = {name: tensor.cpu().contiguous() for name, tensor in policy.kept().items()}
-    adapted = {name.split(".lora_")[0].rsplit(".", 1)[-1] for name in tensors}
-    LoraConfig(
-        base_model_name_or_path=policy.base,
-        r=policy.lora.rank,
-        lora_alpha=policy.lora.alpha,
-        lora_dropout=0.0,
-        target_modules=sorted(policy.lora.target_modules or adapted),
-        task_type="CAUSAL_LM",
-        inference_mode=True,
-    ).save_pretrained(str(directory))
     save_tensors(tensors, directory / WEIGHTS)
 
 

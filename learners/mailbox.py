@@ -60,7 +60,6 @@ class Mailbox:
         self._ends_for_memory = 0
         """Number of times since then that workers ended because memory ran out."""
         self._limits: dict[str, int] = {}
-        self._worker_pid = 0
 
     def __repr__(self) -> str:
         """Returns the name that Ray's dashboard shows."""
@@ -199,13 +198,6 @@ class Mailbox:
         async with self._changed:
             self._stopped, self._failure = True, failure
             self._changed.notify_all()
-
-    async def set_worker_pid(self, pid: int) -> None:
-        self._worker_pid = pid
-
-    async def get_worker_pid(self) -> int:
-        """Returns the process id of the worker of rank 0, for operators and fault tests."""
-        return self._worker_pid
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -93,7 +93,7 @@ def whiten(samples: Sequence[Sample], targets: Mapping[int, Targets]) -> None:
     for i in targets:
         of_player.setdefault(samples[i].player, []).append(i)
     for indices in of_player.values():
-        pooled = torch.cat([targets[i].advantages_S[trained_of_sampled(samples[i])] for i in indices])
+        pooled = torch.cat([targets[i].advantages_S[_trained_of_sampled(samples[i])] for i in indices])
         mean = pooled.mean()
         std = pooled.std() if len(pooled) > 1 else torch.ones(())
         scale = 1 / (std + 1e-6) if std > _NO_SPREAD else 0.0  # else the mean's rounding would be scaled up
@@ -101,5 +101,5 @@ def whiten(samples: Sequence[Sample], targets: Mapping[int, Targets]) -> None:
             targets[i].advantages_S = (targets[i].advantages_S - mean) * scale
 
 
-def trained_of_sampled(sample: Sample) -> torch.Tensor:
+def _trained_of_sampled(sample: Sample) -> torch.Tensor:
     return torch.tensor([bool(t) for t, s in zip(sample.trained, sample.sampled, strict=True) if s])

@@ -138,8 +138,6 @@ def _train_loop(config: dict[str, Any]) -> None:
     for policy in specs:
         if specs[policy].from_checkpoint:
             hand_in(learners[policy], specs[policy], mailbox, policy, {})
-    if world.rank == 0:
-        ray.get(mailbox.set_worker_pid.remote(os.getpid()))
     while True:
         work: Any = None
         if world.rank == 0:

@@ -251,7 +251,7 @@ def run_data(
         return caller.ask("name", name) if name in program.variables else calls.Name(caller, name)
 
     asked = caller.asked
-    value = walk.Walk(test, named, shadowing, caller.values.see_changes).run()
+    value = walk.Walk(test, named, shadowing, caller.see_changes).run()
     if caller.again():
         walk.Walk(test, named, shadowing).run()
     if caller.asked == asked and not (test.is_expression or test.only_loads):

@@ -404,7 +404,12 @@ class Walk:
     def _call(self, node: ast.Call, scope: ChainMap[str, Any]) -> Any:
         owner = self.value(node.func.value, scope) if isinstance(node.func, ast.Attribute) else None
         foreign = isinstance(owner, Foreign)
-        function = None if foreign else self.value(node.func, scope)
+        if foreign:
+            function = None
+        elif isinstance(node.func, ast.Attribute):
+            function = _attribute(owner, node.func.attr)  # its owner is evaluated once, as in Python
+        else:
+            function = self.value(node.func, scope)
         args = self._items(node.args, scope)
         kwargs = {str(keyword.arg): self.value(keyword.value, scope) for keyword in node.keywords}
         if foreign:

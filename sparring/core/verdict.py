@@ -119,7 +119,6 @@ class ReferenceTest(str):
         if Python has a function of the same name. If it is not known, it is guessed (data_tests.shadowing).
     """
 
-    __slots__ = ("entry_point",)
     entry_point: str
 
     def __new__(cls, source: str, entry_point: str = "") -> "ReferenceTest":
@@ -127,15 +126,11 @@ class ReferenceTest(str):
         test.entry_point = entry_point
         return test
 
-    def __reduce__(self) -> tuple:
-        return ReferenceTest, (str(self), self.entry_point)
-
 
 class KnownTest(str):
     """Python source of a test that the reference solution passed, and the way in which the reference was judged: programs are
     judged in the same way."""
 
-    __slots__ = ("data", "plain", "shadowed")
     data: bool
     """Whether the test is judged as data (see Verdict.isolation). No object of a program can turn it into code."""
     plain: bool
@@ -153,13 +148,6 @@ class KnownTest(str):
         test.data, test.plain = data, plain
         test.shadowed = None if shadowed is None else frozenset(shadowed)
         return test
-
-    def __reduce__(self) -> tuple:
-        return _known, (str(self), self.data, self.plain, self.shadowed)
-
-
-def _known(source: str, data: bool, plain: bool, shadowed: frozenset[str] | None) -> KnownTest:
-    return KnownTest(source, data=data, plain=plain, shadowed=shadowed)
 
 
 @overload

@@ -1,6 +1,6 @@
 """Builds the parts that the Ray runtime and the one-process runtime have in common."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,16 +52,6 @@ def build_policy(engine: EngineSettings, model: str, device: str) -> Policy:
         return TransformersPolicy(place, engine, device)
 
 
-def build_policies(config: Config, models: Mapping[str, str]) -> dict[str, LocalPolicy]:
-    """Starts the engines that a rollout actor holds itself, and returns their policies by role. Raises
-    EngineFailure."""
-    policies: dict[str, LocalPolicy] = {}
-    for roles in config.engines():
-        if config.policy(roles[0]).engine.count is None:
-            policies |= build_engine(config, models, roles)
-    return policies
-
-
 def build_engine(config: Config, models: Mapping[str, str], roles: Sequence[str]) -> dict[str, LocalPolicy]:
     """Starts one engine and returns the policies that it serves: one policy, or several adapters of one model. Raises
     EngineFailure."""
@@ -81,17 +71,21 @@ def build_engine(config: Config, models: Mapping[str, str], roles: Sequence[str]
 def build_runner(
     config: Config,
     models: Mapping[str, str],
-    sandbox: Sandbox,
+    client: Callable[[], Sandbox],
     apart: Mapping[str, Sequence[RolloutPolicy]] | None = None,
     index: int = 0,
 ) -> EpisodeRunner:
-    """Builds the runner that plays episodes in a rollout actor, or in the one process of a local run.
+    """Builds the runner that plays episodes in a rollout actor, or in the one process of a local run. Raises EngineFailure.
 
     Args:
+        client: makes the sandbox client of the process
         apart: policies by role whose engines are in separate actors, one policy per engine
         index: number of this runner among all runners
     """
-    engines = {role: [policy] for role, policy in build_policies(config, models).items()} | dict(apart or {})
+    engines: dict[str, Sequence[RolloutPolicy]] = dict(apart or {})
+    for roles in config.engines():
+        if config.policy(roles[0]).engine.count is None:
+            engines |= {role: [policy] for role, policy in build_engine(config, models, roles).items()}
     speakers = {}
     for role in config.policies:
         settings = config.policy(role)
@@ -103,7 +97,9 @@ def build_runner(
             max_tokens=settings.max_tokens,
         )
     game = config.game
-    return EpisodeRunner(game.game(), sandbox, speakers, config.seats, config.seed, index, game.stage_numbers)
+    return EpisodeRunner(
+        game.game(), client(), speakers, config.seats, config.seed, index, game.stage_numbers
+    )
 
 
 def credit_of(config: Config, role: str) -> Credit:

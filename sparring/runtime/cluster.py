@@ -21,7 +21,6 @@ from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from actors.engines import EngineActor, RemotePolicy
-from actors.episodes import EpisodeRunner
 from actors.rollout import RayRollouts
 from actors.rollout_actor import runtime_env
 from actors.scheduler import RayScheduler
@@ -321,7 +320,7 @@ def start_rollouts(
             for role in roles:
                 engines.setdefault(role, []).append(engine)
     remote = {role: tuple(RemotePolicy(role, engine) for engine in held) for role, held in engines.items()}
-    build = functools.partial(_build_runner, config, dict(models), client, remote)
+    build = functools.partial(build_runner, config, dict(models), client, remote)
     own = [options for taken, options in seats if taken.part == ROLLOUT_ACTOR]
     sleeps = any(config.policy(role).engine.sleep for role in config.policies)
     return RayRollouts(build, own, config.device, engines, sleeps=sleeps)
@@ -336,17 +335,6 @@ def begin_learning(
     """Starts a group of learners on the nodes that were chosen for its GPUs."""
     nodes = {taken.node.name for taken in places if taken.gpus and taken.part == learner_name(group)}
     return TrainRun(group, dict(versions), storage, nodes=nodes)
-
-
-def _build_runner(
-    config: Config,
-    models: Mapping[str, str],
-    client: Callable[[], Sandbox],
-    apart: Mapping[str, Sequence[RemotePolicy]],
-    index: int,
-) -> EpisodeRunner:
-    """Builds the runner of a rollout actor, inside that actor and with its own sandbox client."""
-    return build_runner(config, models, client(), apart, index)
 
 
 def _pool(config: Config, start: Start) -> SandboxPool | NoSandbox:

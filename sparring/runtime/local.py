@@ -94,7 +94,7 @@ def local_parts(config: Config, problems: list[Problem], start: Start) -> Iterat
         asyncio.Runner() as loop,
         _sandbox(config, start) as sandbox,
     ):
-        rollouts = LocalRollouts(loop, build_runner(config, start.models, sandbox))
+        rollouts = LocalRollouts(loop, build_runner(config, start.models, lambda: sandbox))
         try:
             for left in start.run_directory.glob(f"{_SAVING}*"):  # by a process that was killed
                 shutil.rmtree(left)

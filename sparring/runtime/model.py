@@ -20,9 +20,11 @@ from sparring.core.play import GENERATOR
 from sparring.core.problem import Problem
 from sparring.core.project_files import is_example, located
 from sparring.evaluation.writing import PolicyWriter, ProgramGame, SuiteGame
-from sparring.games import USUAL, GameRules, at_one_go, in_stages
+from sparring.games import USUAL, GameRules
+from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
 from sparring.games.programs.game import SolverGame, SolverRules
+from sparring.games.programs.unit_tests import UnitTestsRules
 from sparring.games.prompts import TaggedFormat, format_for
 from sparring.games.rules import Rules
 from sparring.runtime.architectures import unknown_to_vllm
@@ -258,8 +260,10 @@ def program_game(
         rules = model.rules
         if answer_format is None and isinstance(rules, SolverRules) and not any(map(rules.refuse, problems)):
             return SolverGame(rules.model_copy(update={"attempts_per_episode": attempts}))
-        return at_one_go(answer_format or "direct", attempts)
-    return in_stages(None if stages == "all" else int(stages), attempts)
+        own = UnitTestsRules(answer_format=answer_format or "direct", attempts_per_episode=attempts)
+        return SolverGame(own)
+    count = None if stages == "all" else int(stages)
+    return MultistageGame(MultistageRules(stages=count, attempts_per_episode=attempts))
 
 
 def room_for(

@@ -109,13 +109,14 @@ def make_plan(
             "dynamic_sampling out"
         )
     anywhere = (_architectures, _tensor_parallel, _kv_cache, _memory)
-    for look in (*anywhere, *((_engines, _sandbox, _shared_memory, _disk, _mirror) if here else ())):
+    for look in (*anywhere, *((_engines, _shared_memory, _disk, _mirror) if here else ())):
         line, obstacle = look(config, start)
         lines += [line] if line else []
         obstacles += [obstacle] if obstacle else []
-    obstacles += trackers(config) if here else []
     if here:
-        obstacles += _languages(config, {problem.language for problem in (*train, *held_out)})
+        line, missing = _sandbox(config, {problem.language for problem in (*train, *held_out)})
+        lines += [line] if line else []
+        obstacles += [*missing, *trackers(config)]
     return Plan(
         lines=lines,
         obstacles=obstacles,
@@ -234,30 +235,23 @@ def _kv_cache(config: Config, start: Start) -> Look:
     return None, None
 
 
-def _sandbox(config: Config, start: Start) -> Look:
+def _sandbox(config: Config, languages: Collection[str]) -> tuple[str | None, list[str]]:
+    """Returns (description, obstacles) of the sandbox, in which programs in these languages run."""
     if config.sandbox_limits is None:
-        return "sandbox: none, the game runs no programs", None
+        return "sandbox: none, the game runs no programs", []
     if _joins(config):
-        return "sandbox: that of the nodes with the Ray resource `sandbox`; not checked here", None
+        return "sandbox: that of the nodes with the Ray resource `sandbox`; not checked here", []
     try:
         choice = choose_backend(
             config.sandbox.backend, config.sandbox.runtime, trusted=config.trusts_programs
         )
     except SandboxUnavailable as error:
-        return None, str(error)
-    return choice.description, None
+        return None, [str(error)]
+    return choice.description, _missing(choice.kind, languages)
 
 
-def _languages(config: Config, names: Collection[str]) -> list[str]:
-    """Returns why the sandbox of this machine cannot run these languages. A Docker image has all languages except q."""
-    if config.sandbox_limits is None or _joins(config):
-        return []
-    try:
-        kind = choose_backend(
-            config.sandbox.backend, config.sandbox.runtime, trusted=config.trusts_programs
-        ).kind
-    except SandboxUnavailable:
-        return []  # _sandbox reports it
+def _missing(kind: str, names: Collection[str]) -> list[str]:
+    """Returns why a kind of sandbox cannot run these languages here. A Docker image has all languages except q."""
     commands = set(all_commands()) - {Q_INSIDE}
     found = {c for c in commands if kind == "docker" or shutil.which(c, path="/usr/local/bin:/usr/bin:/bin")}
     found |= {Q_INSIDE} if os.environ.get("Q_BIN") else set()

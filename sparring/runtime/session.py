@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -173,14 +173,12 @@ def _tracked_run(config: Config, start: Start) -> TrackedRun:
     )
 
 
-@contextmanager
-def _parts(config: Config, start: Start, train: list[Problem]) -> Iterator[Parts]:
+def _parts(config: Config, start: Start, train: list[Problem]) -> AbstractContextManager[Parts]:
     if config.local:
         from sparring.runtime.local import local_parts as all_parts
     else:
         from sparring.runtime.cluster import cluster_parts as all_parts
-    with all_parts(config, train, start) as parts:
-        yield parts
+    return all_parts(config, train, start)
 
 
 @contextmanager

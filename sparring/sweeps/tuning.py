@@ -172,7 +172,7 @@ class _Told(tune.Callback):
         run = newest_run(self._directory, str(trial))
         error = RunFiles(run).error
         if not error:  # its actor died
-            *_, error = "its actor died", *str(trial.get_error()).strip().splitlines()
+            error = (str(trial.get_error()).strip().splitlines() or ["it told no reason"])[-1]
             mark_failed(run, error)
         self._say(trial, f"failed: {error}")
 

@@ -109,7 +109,7 @@ def started(config: Config, directory: Path, monkeypatch) -> list[tuple[str, str
         learners.train_backend, "TorchGroup", lambda backend, timeout_s: process_group("gloo")
     )
     monkeypatch.setattr(learners.train_loop, "_train_loop", loop)
-    monkeypatch.setattr(sparring.runtime.cluster, "_build_runner", lambda *_: Nothing())
+    monkeypatch.setattr(sparring.runtime.cluster, "build_runner", lambda *_: Nothing())
     monkeypatch.setattr(
         sparring.runtime.cluster,
         "build_engine",

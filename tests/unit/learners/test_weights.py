@@ -8,7 +8,6 @@ import torch
 from actors.weights import tensors_of
 from learners import weights
 from learners.models import load_model
-from learners.weights import random_probe
 from sparring.core.weights import digest_of, joined
 from tests.learning import export
 
@@ -67,14 +66,6 @@ def test_the_probe_is_scored_as_plain_transformers_score_it(model_path):
     expected = logprobs.gather(1, tokens[0, 1:, None])[:, 0]
     assert len(update.probe_logprobs) == len(update.probe) - 1
     assert update.probe_logprobs == pytest.approx(expected.tolist(), abs=1e-5)
-
-
-@pytest.mark.parametrize("vocabulary", [2, 48, 640, 151_936])
-def test_a_random_probe_is_fixed_and_of_the_vocabulary(vocabulary):
-    probe = random_probe(vocabulary)
-    assert probe == random_probe(vocabulary)
-    assert all(0 <= token < vocabulary for token in probe)
-    assert len(set(probe)) > 1
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
