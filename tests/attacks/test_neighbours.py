@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import SandboxKind
 from sparring.core.verdict import Verdict
 
 HONEST = "import time\ndef g(x): time.sleep(0.05); return x"
@@ -75,7 +76,7 @@ MEETINGS: dict[str, str] = {
 
 
 @pytest.fixture(scope="module")
-def two_slots(kind: str) -> Iterator[LocalSandbox]:
+def two_slots(kind: SandboxKind) -> Iterator[LocalSandbox]:
     with LocalSandbox(kind, slots=2, run_id=f"neighbours-{os.getpid()}", cache_size=0) as local:
         yield local
 
