@@ -8,7 +8,7 @@ from sandbox_workers.client import SandboxClient, Transport
 from sandbox_workers.jobs import Job
 from sparring.core.verdict import Status, Verdict
 
-Script = Callable[[int, Job, str], Verdict]
+Script = Callable[[int, Job, Any], Verdict]
 
 
 def passed(worker: int, job: Job, test: str) -> Verdict:
