@@ -120,8 +120,8 @@ def test_giving_way_to_all_others_is_seen(start: Callable) -> None:
     assert not kernel.is_reniced(start(os.setsid))
 
 
-class Looks:
-    """A family whose CPU seconds, by process, are said beforehand."""
+class Family:
+    """CPU seconds by process, as they are said beforehand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.alive: dict[int, float] = {}
@@ -139,11 +139,6 @@ class Looks:
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
-    return Looks(monkeypatch)
-
-
-@pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     monkeypatch.setattr(child_module, "_output_pipe", lambda role, settings: os.pipe())
@@ -157,29 +152,25 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
     theirs.close()
 
 
-def test_its_children_are_charged_while_they_run(looks: Looks, program: Child) -> None:
-    looks.alive = {7: 1.0, 8: 0.5}
-    program.look()
-    assert program.cpu_s() == pytest.approx(1.5) and not program.alone
-
-
-def test_a_child_that_was_waited_for_is_charged_once(looks: Looks, program: Child) -> None:
-    for alive, reaped in (({7: 1.0, 8: 0.5}, {}), ({7: 1.0}, {8: 0.5}), ({7: 1.2, 9: 0.1}, {8: 0.5})):
-        looks.alive, looks.reaped = alive, reaped
-        program.look()
-    assert program.cpu_s() == pytest.approx(1.8)
-
-
-def test_a_child_that_vanished_without_a_trace_is_charged_with_what_was_seen(
-    looks: Looks, program: Child
+@pytest.mark.parametrize(
+    ("looks", "cpu_s"),
+    [
+        ([({7: 1.0}, {})], 1.0),
+        ([({7: 1.0, 8: 0.5}, {})], 1.0 + 0.5),
+        ([({7: 1.0, 8: 0.5}, {}), ({7: 1.0}, {8: 0.5}), ({7: 1.2, 9: 0.1}, {8: 0.5})], 1.2 + 0.5 + 0.1),
+        ([({7: 1.0, 8: 0.5}, {}), ({7: 1.0}, {}), ({7: 1.0, 9: 0.4}, {}), ({7: 1.1}, {})], 1.1 + 0.5 + 0.4),
+    ],
+    ids=[
+        "it starts nothing",
+        "children that run",
+        "one that was waited for",
+        "some that vanished without a trace",
+    ],
+)
+def test_all_that_it_started_is_charged_once(
+    monkeypatch: pytest.MonkeyPatch, program: Child, looks: list[tuple[dict, dict]], cpu_s: float
 ) -> None:
-    for alive in ({7: 1.0, 8: 0.5}, {7: 1.0}, {7: 1.0, 9: 0.4}, {7: 1.1}):
-        looks.alive = alive
+    family = Family(monkeypatch)
+    for family.alive, family.reaped in looks:
         program.look()
-    assert program.cpu_s() == pytest.approx(1.1 + 0.5 + 0.4) and not program.alone
-
-
-def test_one_that_starts_nothing_is_alone(looks: Looks, program: Child) -> None:
-    looks.alive = {7: 1.0}
-    program.look()
-    assert program.alone and program.cpu_s() == pytest.approx(1.0)
+    assert program.cpu_s() == pytest.approx(cpu_s) and program.alone is (len(looks[0][0]) == 1)
