@@ -51,10 +51,8 @@ def test_a_reward_is_the_share_of_tests_passed(judge: Any) -> None:
     tests = [["f(1)", "f(2)"]] * 3
     assert reward(completions=completions, prompts=["p"] * 3, tests=tests) == [1.0, 0.5, 0.0]
     assert service.keys == {"Bearer sk-1"}
-    assert (
-        service.asked[0].items()
-        >= {"language": "lua", "limits": {"cpu_s": 1}, "tests": ["f(1)", "f(2)"]}.items()
-    )
+    told = {"language": "lua", "limits": {"cpu_s": 1}, "tests": ["f(1)", "f(2)"]}
+    assert service.asked[0].items() >= told.items()
 
 
 def test_a_rows_reference_goes_along(judge: Any) -> None:

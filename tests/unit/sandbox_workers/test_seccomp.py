@@ -79,9 +79,7 @@ def test_the_made_files_are_what_the_profile_gives_now(make_seccomp: ModuleType,
     except OSError as missing:
         pytest.skip(f"libseccomp is missing: {missing}")
     if make_seccomp.version(lib) != make_seccomp.LIBSECCOMP:
-        pytest.skip(
-            f"the files are of libseccomp {make_seccomp.LIBSECCOMP}, here is {make_seccomp.version(lib)}"
-        )
+        pytest.skip(f"the files are of libseccomp {make_seccomp.LIBSECCOMP}")
     made = (HERE / f"seccomp.{architecture}.bpf").read_bytes()
     now = make_seccomp.export_bpf(lib, json.loads(PROFILE.read_text()), architecture)
     assert made == now, "stale: python docker/make_seccomp.py"
@@ -139,5 +137,5 @@ def test_calls_of_another_architecture_kill(architecture: str) -> None:
 
 def test_another_processor_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    with pytest.raises(SandboxUnavailable, match="there for aarch64 and x86_64, not for riscv64: use Docker"):
+    with pytest.raises(SandboxUnavailable, match="riscv64"):
         bpf_path()
