@@ -20,6 +20,12 @@ LIMITS = Limits(cpu_s=0.5, wall_s=1.5, memory_mb=128, processes=16, file_mb=4, o
 STARVED, STARVED_ATTEMPTS = "while waiting for the CPU", 3
 AMPLE = {"cpu_s": 8.0, "wall_s": 16.0}
 """Of what an attack that is not about time may use, so that a slow machine ends it for the same reason as a fast one."""
+WORKS = """
+def works(act, *given, refused=OSError):
+    try: act(*given); return True
+    except refused: return False
+"""
+"""What a program may put before itself."""
 LOOK = "import os\ndef look(): return os.listdir('.'), len([p for p in os.listdir('/proc') if p.isdigit()])"
 
 

@@ -5,20 +5,18 @@ from collections.abc import Callable
 import pytest
 
 from sparring.core.verdict import Status
+from tests.attacks.conftest import WORKS
 
-WORKS = """
+REACH = f"""{WORKS}
 import ctypes, fcntl, glob, os, resource, signal, socket, stat
 libc = ctypes.CDLL(None)
-def works(act, *given, refused=OSError):
-    try: act(*given); return True
-    except refused: return False
 def opened(*paths, how=os.O_RDWR): return [p for p in paths if works(lambda: os.close(os.open(p, how)))]
 def others():
     pids = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if pid != os.getpid()]
     return pids + [pid for pid in (1, os.getppid()) if pid not in (0, os.getpid(), *pids)]
 def done(act): return [pid for pid in others() if works(act, pid)]
 """
-# Each program is put after WORKS.
+# Each program is put after REACH.
 NOTHING_REACHED = {
     "ptrace": "def f(): return [p for p in others() if libc.ptrace(16, p, 0, 0) == 0]",
     "kill the others": "def f(): return done(lambda pid: os.kill(pid, 9))",
@@ -172,8 +170,8 @@ OTHERS: dict[str, tuple[str, ...]] = {
     ),
 }
 FOUND = dict.fromkeys(NOTHING_REACHED, "[]") | dict.fromkeys(REFUSED, "False")
-ATTACKS = {name: (WORKS + of, FOUND[name]) for name, of in (NOTHING_REACHED | REFUSED).items()}
-ATTACKS |= {name: (WORKS + of, *rest) for name, (of, *rest) in OTHERS.items()}
+ATTACKS = {name: (REACH + of, FOUND[name]) for name, of in (NOTHING_REACHED | REFUSED).items()}
+ATTACKS |= {name: (REACH + of, *rest) for name, (of, *rest) in OTHERS.items()}
 
 
 @pytest.mark.parametrize("name", ATTACKS)

@@ -5,11 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from sparring.core.verdict import Status
+from tests.attacks.conftest import WORKS
 
-TOUCH = """
-def works(act, *given):
-    try: act(*given); return True
-    except OSError: return False
+TOUCH = f"""{WORKS}
 def f():
     try: leave(); return 'left'
     except Exception: return 'refused'
