@@ -13,18 +13,16 @@ from sandbox_workers.backends import choose_backend, image_tag
 from sandbox_workers.docker_backend import DockerBackend
 from sandbox_workers.jobs import SandboxUnavailable
 
+ANSWERS = {"version": {"ApiVersion": "1.44"}, "_ping": "OK"}
+
 
 class NoImages(BaseHTTPRequestHandler):
     """An engine without images, as the Docker SDK asks it."""
 
     def do_GET(self) -> None:
         asked = self.path.rpartition("/")[2]
-        status, answer = {
-            "version": (200, {"ApiVersion": "1.44"}),
-            "_ping": (200, "OK"),
-        }.get(asked, (404, {"message": "No such image"}))
-        body = json.dumps(answer).encode()
-        self.send_response(status)
+        body = json.dumps(ANSWERS.get(asked, {"message": "No such image"})).encode()
+        self.send_response(200 if asked in ANSWERS else 404)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
