@@ -16,16 +16,25 @@ def passed(worker: int, job: Job, test: str) -> Verdict:
 
 
 class ScriptedTransport:
-    """Answers by a function of (worker, job, test) and records the batches."""
+    """Answers by a function of (worker, job, test) and records the batches, and which of them were in flight together."""
 
     def __init__(self, size: int = 1, script: Script = passed) -> None:
         self.size = size
         self.script = script
         self.batches: list[tuple[int, list[Job]]] = []
+        self.in_flight: list[list[str]] = []
+        self.together: list[list[list[str]]] = []
+        """The programs of all batches in flight, at the beginning of each batch."""
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
+        batch = [job.program for job in jobs]
         self.batches.append((worker, list(jobs)))
-        await asyncio.sleep(0.001)
+        self.in_flight.append(batch)
+        self.together.append(list(self.in_flight))
+        try:
+            await asyncio.sleep(0.001)
+        finally:
+            self.in_flight.remove(batch)
         return [[self.script(worker, job, test) for test in job.tests] for job in jobs]
 
     def sizes(self) -> list[int]:

@@ -143,21 +143,10 @@ def test_concurrent_requests_are_batched_and_spread() -> None:
 
 
 def test_no_worker_has_more_in_flight_than_allowed() -> None:
-    in_flight, most = 0, 0
-
-    class Counting(ScriptedTransport):
-        async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-            nonlocal in_flight, most
-            in_flight += len(jobs)
-            most = max(most, in_flight)
-            try:
-                return await super().judge(worker, jobs)
-            finally:
-                in_flight -= len(jobs)
-
-    verdicts = outcomes(client_of(Counting(), max_batch=3, max_in_flight=5), map(str, range(30)))
+    transport = ScriptedTransport()
+    verdicts = outcomes(client_of(transport, max_batch=3, max_in_flight=5), map(str, range(30)))
     assert all(v.passed for (v,) in verdicts)
-    assert most == 5
+    assert max(sum(map(len, batches)) for batches in transport.together) == 5
 
 
 def test_only_failed_tests_are_sent_again_and_elsewhere() -> None:
@@ -257,19 +246,19 @@ class Deadly(ScriptedTransport):
 
     def __init__(self, size: int = 1) -> None:
         super().__init__(size)
-        self.inside: list[list[asyncio.Future]] = [[] for _ in range(size)]
+        self.ends: list[list[asyncio.Future]] = [[] for _ in range(size)]
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
         ended = asyncio.get_running_loop().create_future()
-        self.inside[worker].append(ended)
+        self.ends[worker].append(ended)
         answers = asyncio.ensure_future(super().judge(worker, jobs))
         if any(job.program == "deadly" for job in jobs):
             await answers
-            for other in self.inside[worker]:
+            for other in self.ends[worker]:
                 if not other.done():
                     other.set_result(None)
         await asyncio.wait([answers, ended], return_when=asyncio.FIRST_COMPLETED)
-        self.inside[worker].remove(ended)
+        self.ends[worker].remove(ended)
         if ended.done():
             answers.cancel()
             raise BackendDied("scripted")
@@ -290,19 +279,7 @@ def test_a_job_that_ends_its_sandbox_takes_no_other_with_it_twice(size: int) -> 
 
 
 def test_whoever_was_in_a_sandbox_that_ended_has_one_to_itself() -> None:
-    in_flight: list[list[str]] = []
-
-    class Watched(Deadly):
-        async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-            now = [job.program for job in jobs]
-            in_flight.append(now)
-            seen.append(list(in_flight))
-            try:
-                return await super().judge(worker, jobs)
-            finally:
-                in_flight.remove(now)
-
-    seen: list[list[list[str]]] = []
-    outcomes(client_of(Watched(), max_batch=2), ["a", "deadly", *map(str, range(9))])
-    assert max(map(len, seen)) > 1
-    assert [batches for batches in seen if ["deadly"] in batches] == [[["deadly"]]] * 2
+    transport = Deadly()
+    outcomes(client_of(transport, max_batch=2), ["a", "deadly", *map(str, range(9))])
+    assert max(map(len, transport.together)) > 1
+    assert [batches for batches in transport.together if ["deadly"] in batches] == [[["deadly"]]] * 2

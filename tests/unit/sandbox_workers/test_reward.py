@@ -81,15 +81,7 @@ def test_a_refused_request_is_an_error(judge: Judge, status: int) -> None:
         judge_reward(judge.url)(completions=[str(status)], tests=[["f(1)"]])
 
 
-@pytest.mark.parametrize(
-    ("completion", "program"),
-    [
-        ("def f(): return 1", "def f(): return 1"),
-        ("First:\n```python\nx = 1\n```\nbetter:\n```python\nx = 2\n```\nDone.", "x = 2\n"),
-        ("```\nx = 3\n", "x = 3\n"),
-        ('```python title="a.py" \nx = 5\n```\nDone.', "x = 5\n"),
-        ([{"role": "assistant", "content": "```py\nx = 4\n```"}], "x = 4\n"),
-    ],
-)
-def test_the_program_in_a_completion(completion: Any, program: str) -> None:
-    assert program_in(completion) == program
+def test_the_last_message_of_a_chat_is_the_completion() -> None:
+    code = "```py\nx = 4\n```"
+    chat = [{"role": "user", "content": "?"}, {"role": "assistant", "content": code}]
+    assert program_in(chat) == program_in(code) == "x = 4\n"
