@@ -15,7 +15,7 @@ ERRORS = {
     ),
     "object where the test divides": ("def f(x): return object()", "assert 10 % f(1) == 0"),
 }
-TIMEOUTS_SHORT = {
+TIMEOUTS = {
     "sleep while the test has worked more": (
         "import time\ndef f(x): time.sleep(9)",
         "busy = sum(range(2_000_000))\nassert f(1) == 2",
@@ -89,7 +89,7 @@ MIXED: dict[str, tuple] = {
 }
 ATTACKS = (
     asked(ERRORS, {ERROR})
-    | asked(TIMEOUTS_SHORT, {TIME}, SHORT)
+    | asked(TIMEOUTS, {TIME}, SHORT)
     | asked(ERRORS_OR_TIMEOUTS, {ERROR, TIME})
     | asked(MIXED)
 )

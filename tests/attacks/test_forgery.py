@@ -29,8 +29,6 @@ calls.send_frame = forge
 SECRET = "expected = 'zq' + '7771'; expected += 'zq'; held = [expected]; assert f() == expected"
 SEARCH = "def seen(t): return isinstance(t, str) and t.startswith('zq7771') and t.endswith('zq')\n"
 
-# Where a sandbox has one uid, a program is the init of its own pid namespace: its signals to itself are void,
-# and it answers None.
 ERRORS = {
     "exit while loaded": "import sys; sys.exit(0)",
     "exit in the call of a test that is code": (
@@ -102,6 +100,8 @@ ERRORS = {
     ),
 }
 ERRORS_OR_WRONG_ANSWERS = {
+    # Where a sandbox has one uid, a program is the init of its own pid namespace: its signals to itself are void,
+    # and it answers None.
     "kill itself": "import os\ndef f(x): os.kill(os.getpid(), 9)",
     "patched builtins": (
         "import builtins\nbuiltins.AssertionError = ValueError\nbuiltins.isinstance = lambda *a: True\n"

@@ -280,6 +280,6 @@ def test_a_job_that_ends_its_sandbox_takes_no_other_with_it_twice(size: int) -> 
 
 def test_whoever_was_in_a_sandbox_that_ended_has_one_to_itself() -> None:
     transport = Deadly()
-    outcomes(client_of(transport, max_batch=2), ["a", "deadly", *map(str, range(9))])
+    outcomes(client_of(transport, max_batch=2, max_in_flight=4), ["a", "deadly", *map(str, range(9))])
     assert max(map(len, transport.together)) > 1
     assert [batches for batches in transport.together if ["deadly"] in batches] == [[["deadly"]]] * 2

@@ -1,13 +1,14 @@
 """Which tests are data and which are code."""
 
 import sys
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_workers.jobs import MOST_TEST_CHARS, Job, is_data
-from sandbox_workers.languages import UnknownLanguage
+from sandbox_workers.languages import Language, UnknownLanguage, languages
 from sparring.core.verdict import KnownTest, Limits, OutputTest, ReferenceTest
 
 literals = st.recursive(
@@ -56,6 +57,13 @@ def test_the_runner_is_told_how_each_test_is_judged() -> None:
         [False, "text", "", None], [False, "code", "", None], [False, "reference", "f", None], [False, "code", "", None],
         [True, "data", "", ["f"]], [False, "data", "", None], [True, "code", "", None], [False, "code", "", None],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("language", languages().values(), ids=lambda language: language.name)
+def test_the_runner_is_told_all_of_a_language_but_its_name_and_mounts(language: Language) -> None:
+    told = asdict(language)
+    del told["name"], told["mounts"]
+    assert language.message() == told
 
 
 def test_other_languages_take_output_tests_only() -> None:

@@ -12,21 +12,18 @@ from tests.unit.sandbox_workers.conftest import ScriptedTransport, client_of, ou
 
 
 class ScriptedBackend:
-    """Dies of a batch if it is to have deaths."""
-
     slots = 1
 
-    def __init__(self, deaths: int = 0) -> None:
-        self.deaths = deaths
-        self.alive = False
-        self.closed = False
+    def __init__(self, dies: bool = False) -> None:
+        self.dies = dies  # of its first batch
+        self.alive = self.closed = False
 
     def start(self) -> None:
         self.alive = True
 
     def judge_batch(self, jobs: Sequence[Job]) -> list[list[Verdict]]:
         assert self.alive
-        if self.deaths > 0:
+        if self.dies:
             self.alive = False
             raise BackendDied("scripted")
         return [[Verdict(status=Status.PASSED) for _ in job.tests] for job in jobs]
@@ -47,12 +44,12 @@ def job(program: str, tests: int = 1) -> Job:
 
 
 class Factory:
-    def __init__(self, *deaths: int) -> None:
-        self.deaths = list(deaths)
+    def __init__(self, first_dies: bool = False) -> None:
+        self.first_dies = first_dies
         self.made: list[ScriptedBackend] = []
 
     def __call__(self) -> ScriptedBackend:
-        self.made.append(ScriptedBackend(self.deaths.pop(0) if self.deaths else 0))
+        self.made.append(ScriptedBackend(dies=self.first_dies and not self.made))
         return self.made[-1]
 
 
@@ -65,7 +62,7 @@ def test_one_backend_serves_all_batches() -> None:
 
 
 def test_a_dead_backend_is_replaced_for_the_next_jobs(caplog: pytest.LogCaptureFixture) -> None:
-    factory = Factory(1)
+    factory = Factory(first_dies=True)
     worker = SandboxWorker(factory)
     with pytest.raises(BackendDied, match="scripted"):
         worker.judge([job("a"), job("b")])
@@ -83,7 +80,8 @@ def test_a_backend_that_died_between_batches_is_replaced() -> None:
 
 def test_a_closed_worker_judges_no_more(caplog: pytest.LogCaptureFixture) -> None:
     worker = SandboxWorker(Factory())
-    worker.close()
+    for _ in range(2):
+        worker.close()
     with pytest.raises(WorkerLost, match="closed"):
         worker.judge([job("a")])
     assert "no sandbox starts" not in caplog.text
