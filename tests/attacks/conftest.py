@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Set
 
 import pytest
 
+from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
 from sparring.core.interfaces import SandboxFailure, SandboxKind
-from sparring.core.verdict import Limits, Status, Verdict
+from sparring.core.verdict import Limits, Status, Test, Verdict
 from tests.attacks.not_held import NOT_HELD
 from tests.sandboxes import kind  # noqa: F401  (a fixture)
 
@@ -48,12 +49,17 @@ def warm(kind: SandboxKind) -> Iterator[LocalSandbox]:  # noqa: F811
         yield local
 
 
-def judge(sandbox: LocalSandbox, program: str, *tests: str, limits: Limits | None = None) -> list[Verdict]:
+def judge(
+    sandbox: LocalSandbox, program: str, *tests: Test, limits: Limits = LIMITS, language: str = "python"
+) -> list[Verdict]:
     """Again where the machine was too busy: that is no attack's success, unless it comes each time."""
     attempts = 1
     while True:
+        judging = sandbox.judge(program, tests, limits=limits, language=language)
         try:
-            return asyncio.run(asyncio.wait_for(sandbox.judge(program, tests, limits=limits), 120))
+            return asyncio.run(asyncio.wait_for(judging, 120))
+        except UnknownLanguage as missing:
+            pytest.skip(str(missing))
         except SandboxFailure as failure:
             if STARVED not in str(failure) or attempts == STARVED_ATTEMPTS:
                 raise

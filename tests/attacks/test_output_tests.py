@@ -1,14 +1,12 @@
 """Programs that want to pass an output test's code without its answer: they end before it, print for it, or read it."""
 
-import asyncio
-
 import pytest
 
-from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
-from sparring.core.verdict import OutputTest, Status, Verdict
-from tests.attacks.conftest import AMPLE, LIMITS
+from sparring.core.verdict import OutputTest, Status
+from tests.attacks.conftest import AMPLE, LIMITS, judge
 
+AMPLY = LIMITS.model_copy(update=AMPLE)
 PRINTS_TRUE = {
     "python": "print(f(1) == 2)",
     "lua": 'print(string.format("%s", f(1) == 2))',
@@ -81,18 +79,9 @@ def test_no_output_test_is_passed_without_its_answer(warm: LocalSandbox, name: s
     language, program, reason = ATTACKS[name]
     code = PRINTS_TRUE[language]
     expected = "True" if language == "python" else "true"
-    verdict = judge(warm, language, program, OutputTest(code=code, stdout=expected))
+    test = OutputTest(code=code, stdout=expected)
+    (verdict,) = judge(warm, program, test, limits=AMPLY, language=language)
     assert not verdict.passed and reason in verdict.error, verdict
-
-
-def judge(sandbox: LocalSandbox, language: str, program: str, test: OutputTest) -> Verdict:
-    limits = LIMITS.model_copy(update=AMPLE)
-    judging = sandbox.judge(program, [test], limits=limits, language=language)
-    try:
-        (verdict,) = asyncio.run(asyncio.wait_for(judging, 60))
-    except UnknownLanguage as missing:
-        pytest.skip(str(missing))
-    return verdict
 
 
 def test_no_link_that_an_earlier_test_left_keeps_the_code(warm: LocalSandbox) -> None:
@@ -101,8 +90,7 @@ def test_no_link_that_an_earlier_test_left_keeps_the_code(warm: LocalSandbox) ->
         "else: open('kept', 'w'); os.symlink('kept', 'test.py')\ndef f(x): return 0"
     )
     tests = [OutputTest(code=f"print(f(1), {n})", stdout=f"0 {n}") for n in range(2)]
-    verdicts = asyncio.run(asyncio.wait_for(warm.judge(program, tests), 60))
-    assert "print(f(1)" not in verdicts[1].stdout
+    assert "print(f(1)" not in judge(warm, program, *tests)[1].stdout
 
 
 @pytest.mark.parametrize(
@@ -114,5 +102,5 @@ def test_no_link_that_an_earlier_test_left_keeps_the_code(warm: LocalSandbox) ->
     ids=["beside the heap", "on the heap"],
 )
 def test_memory_of_javascript_is_limited(warm: LocalSandbox, program: str) -> None:
-    verdict = judge(warm, "javascript", program, OutputTest(stdout="60"))
+    (verdict,) = judge(warm, program, OutputTest(stdout="60"), limits=AMPLY, language="javascript")
     assert verdict.status in (Status.MEMORY_LIMIT, Status.RUNTIME_ERROR), verdict
