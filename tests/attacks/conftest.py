@@ -6,33 +6,60 @@ from collections.abc import Callable, Iterator, Mapping, Set
 
 import pytest
 
+from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.local import LocalSandbox
-from sparring.core.interfaces import SandboxFailure
-from sparring.core.verdict import Limits, Status, Verdict
+from sparring.core.interfaces import SandboxFailure, SandboxKind
+from sparring.core.verdict import Limits, Status, Test, Verdict
 from tests.attacks.not_held import NOT_HELD
 from tests.sandboxes import kind  # noqa: F401  (a fixture)
 
+WRONG, ERROR, SYNTAX = Status.WRONG_ANSWER, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR
+TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT
+ANSWER = "assert f(1) == 2"
+SHORT, PATIENT = {"wall_s": 1.0}, {"wall_s": 8.0}
 LIMITS = Limits(cpu_s=0.5, wall_s=1.5, memory_mb=128, processes=16, file_mb=4, output_kb=16)
 STARVED, STARVED_ATTEMPTS = "while waiting for the CPU", 3
 AMPLE = {"cpu_s": 8.0, "wall_s": 16.0}
 """Of what an attack that is not about time may use, so that a slow machine ends it for the same reason as a fast one."""
+WORKS = """
+def works(act, *given, refused=OSError):
+    try: act(*given); return True
+    except refused: return False
+"""
+"""What a program may put before itself."""
 LOOK = "import os\ndef look(): return os.listdir('.'), len([p for p in os.listdir('/proc') if p.isdigit()])"
 
 
+def asked(table: Mapping[str, str | tuple], *end: object) -> dict[str, tuple]:
+    """Returns rows of (program, test, deserved, limits that differ). In the table a row may lack its test, which is
+    ANSWER then, and `end`, which all rows share."""
+    rows: dict[str, tuple] = {}
+    for name, row in table.items():
+        program, *rest = (row,) if isinstance(row, str) else row
+        test = () if rest and isinstance(rest[0], str) else (ANSWER,)
+        rows[name] = (program, *test, *rest, *end)
+    return rows
+
+
 @pytest.fixture(scope="session")
-def warm(kind: str) -> Iterator[LocalSandbox]:  # noqa: F811
+def warm(kind: SandboxKind) -> Iterator[LocalSandbox]:  # noqa: F811
     run_id = f"attacks-{os.getpid()}"
     with LocalSandbox(kind, slots=1, limits=LIMITS, run_id=run_id, cache_size=0) as local:
         local.pauses_s = ()  # whatever fails is to be seen
         yield local
 
 
-def judge(sandbox: LocalSandbox, program: str, *tests: str, limits: Limits | None = None) -> list[Verdict]:
+def judge(
+    sandbox: LocalSandbox, program: str, *tests: Test, limits: Limits = LIMITS, language: str = "python"
+) -> list[Verdict]:
     """Again where the machine was too busy: that is no attack's success, unless it comes each time."""
     attempts = 1
     while True:
+        judging = sandbox.judge(program, tests, limits=limits, language=language)
         try:
-            return asyncio.run(asyncio.wait_for(sandbox.judge(program, tests, limits=limits), 60))
+            return asyncio.run(asyncio.wait_for(judging, 120))
+        except UnknownLanguage as missing:
+            pytest.skip(str(missing))
         except SandboxFailure as failure:
             if STARVED not in str(failure) or attempts == STARVED_ATTEMPTS:
                 raise

@@ -4,82 +4,66 @@ from collections.abc import Callable
 
 import pytest
 
-from sparring.core.verdict import Status
+from tests.attacks.conftest import ERROR, MEMORY, OUTPUT, SHORT, TIME, WRONG, asked
 
-WRONG, ERROR = Status.WRONG_ANSWER, Status.RUNTIME_ERROR
-TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT
-ANSWER = "assert f(1) == 2"
-SHORT = {"wall_s": 1.0}
-# program, test, deserved, and limits that differ
-ATTACKS: dict[str, tuple] = {
-    "exception class named test": (
-        "class test(Exception): pass\ndef f(x): raise test('NameError')",
-        ANSWER,
-        {ERROR},
-    ),
+ERRORS = {
+    "exception class named test": "class test(Exception): pass\ndef f(x): raise test('NameError')",
     "load error in the test's words": (
         "import sys\nroles = sys.modules['runner.roles']\nsend = roles.send_frame\n"
         "failed = {'failed': 'RUNTIME_ERROR', 'error': 'test: NameError'}\n"
-        "roles.send_frame = lambda c, m, *cap: send(c, failed)\n",
-        ANSWER,
-        {ERROR},
+        "roles.send_frame = lambda c, m, *cap: send(c, failed)\n"
     ),
-    "answer in the test's words": (
-        "def f(x): return 'test: NameError'",
-        "got = f(1)\nassert got == 2, got",
-        {WRONG},
-    ),
+    "object where the test divides": ("def f(x): return object()", "assert 10 % f(1) == 0"),
+}
+TIMEOUTS = {
     "sleep while the test has worked more": (
         "import time\ndef f(x): time.sleep(9)",
         "busy = sum(range(2_000_000))\nassert f(1) == 2",
-        {TIME},
-        SHORT,
     ),
-    "sleep, then want the CPU when the clock runs out": (
-        "import time\ndef f(x):\n    time.sleep(0.92)\n    while True: pass",
-        ANSWER,
-        {TIME},
-        SHORT,
-    ),
-    "process name that is no UTF-8": (
-        "import ctypes, time\ndef f(x): ctypes.CDLL(None).prctl(15, b'\\xff\\xfe', 0, 0, 0); time.sleep(9)",
-        ANSWER,
-        {TIME},
-        SHORT,
-    ),
-    "process name that looks like a state": (
-        "import ctypes, time\ndef f(x): ctypes.CDLL(None).prctl(15, b') R 0 (\\n', 0, 0, 0); time.sleep(9)",
-        ANSWER,
-        {TIME},
-        SHORT,
-    ),
+    "sleep, then want the CPU when the clock runs out": "import time\ndef f(x):\n    time.sleep(0.92)\n    while True: pass",
+    "process name that is no UTF-8": "import ctypes, time\ndef f(x): ctypes.CDLL(None).prctl(15, b'\\xff\\xfe', 0, 0, 0); time.sleep(9)",
+    "process name that looks like a state": "import ctypes, time\ndef f(x): ctypes.CDLL(None).prctl(15, b') R 0 (\\n', 0, 0, 0); time.sleep(9)",
+}
+ERRORS_OR_TIMEOUTS = {
     "requests without end to the test": (
         "import os, json, struct, threading\n"
         "one = json.dumps({'i': 1, 'o': 'call', 't': 1}).encode()\n"
         "many = (struct.pack('>I', len(one)) + one) * 1000\n"
         "def drain():\n    while os.read(11, 1 << 20): pass\n"
         "def f(x):\n    threading.Thread(target=drain, daemon=True).start()\n"
-        "    while True: os.write(11, many)",
-        ANSWER,
-        {TIME, ERROR},
+        "    while True: os.write(11, many)"
+    ),
+    "truth that is a handle on itself": (
+        "import sys\npeer = sys.modules['runner.calls']\nsend = peer.send_frame\n"
+        "peer.send_frame = lambda c, m, *cap: send(c, {**m, 'v': {'h': [1, [2]]}})\ndef f(x): return 5",
+        "assert f(1)",
+    ),
+    "calls back until the test's stack ends": (
+        "def f(g): return g(f)",
+        "def again(f): return f(again)\nassert f(again) == 2",
+    ),
+}
+MIXED: dict[str, tuple] = {
+    "answer in the test's words": (
+        "def f(x): return 'test: NameError'",
+        "got = f(1)\nassert got == 2, got",
+        {WRONG},
     ),
     "reply that takes long to read": (
         'import os, struct\n__body = b\'{"v":[\' + b\'{"s":[],"f":1},\' * 1_000_000 + b\'1],"m":[]}\'\n'
         "def f(x): os.write(11, struct.pack('>I', len(__body)) + __body)",
-        ANSWER,
-        {TIME, MEMORY, OUTPUT},
+        {MEMORY, OUTPUT, TIME},
     ),
     "reply that fills the test's memory": (
         "import os, struct\n__body = b'{\"v\":[' + b'[],' * 5_000_000 + b'1],\"m\":[]}'\n"
         "def f(x): os.write(11, struct.pack('>I', len(__body)) + __body)",
-        ANSWER,
-        {TIME, MEMORY, OUTPUT, WRONG},
+        {MEMORY, OUTPUT, TIME, WRONG},
     ),
     "length that nobody can allocate": (
         "class A:\n    def __len__(self): return 1 << 40\n    def __iter__(self): return iter([1])\n"
         "def f(x): return A()",
         "assert list(f(1)) == [1, 2]",
-        {ERROR, WRONG, MEMORY, OUTPUT},
+        {ERROR, MEMORY, OUTPUT, WRONG},
     ),
     "length below zero": (
         "import sys\npeer = sys.modules['runner.calls']\nsend = peer.send_frame\n"
@@ -89,34 +73,26 @@ ATTACKS: dict[str, tuple] = {
         "assert len(f(1)) == 2",
         {ERROR, WRONG},
     ),
-    "truth that is a handle on itself": (
-        "import sys\npeer = sys.modules['runner.calls']\nsend = peer.send_frame\n"
-        "peer.send_frame = lambda c, m, *cap: send(c, {**m, 'v': {'h': [1, [2]]}})\ndef f(x): return 5",
-        "assert f(1)",
-        {ERROR, TIME},
-    ),
-    "object where the test divides": ("def f(x): return object()", "assert 10 % f(1) == 0", {ERROR}),
     "generator of large items": (
         "def f(x):\n    while True: yield 'x' * (4 << 20)",
         "assert list(f(1)) == [1]",
-        {TIME, MEMORY, OUTPUT},
-    ),
-    "calls back until the test's stack ends": (
-        "def f(g): return g(f)",
-        "def again(f): return f(again)\nassert f(again) == 2",
-        {ERROR, TIME},
+        {MEMORY, OUTPUT, TIME},
     ),
     "two hundred thousand names": (
         "globals().update((f'v{n}', n) for n in range(200_000))\ndef f(x): return 3",
-        ANSWER,
-        {WRONG, TIME, OUTPUT, MEMORY},
+        {MEMORY, OUTPUT, TIME, WRONG},
     ),
     "names that are no names": (
         "globals().update({'\\ud800': 1, 'a b': 2, '': 3, 'x' * 100_000: 4, 5: 6})\ndef f(x): return 3",
-        ANSWER,
-        {WRONG, ERROR},
+        {ERROR, WRONG},
     ),
 }
+ATTACKS = (
+    asked(ERRORS, {ERROR})
+    | asked(TIMEOUTS, {TIME}, SHORT)
+    | asked(ERRORS_OR_TIMEOUTS, {ERROR, TIME})
+    | asked(MIXED)
+)
 
 
 @pytest.mark.parametrize("name", ATTACKS)

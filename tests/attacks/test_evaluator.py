@@ -1,16 +1,18 @@
 """The evaluator is kept for the jobs of many authors: no data test changes what a later one finds, and none passes on a
 reference and fails the same program afterwards."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from sandbox_workers.local import LocalSandbox
 from sparring.core.verdict import KnownTest, ReferenceTest, Status, Verdict, known_by
+from tests.attacks import conftest
 from tests.attacks.conftest import AMPLE, LIMITS
 
+Judge = Callable[..., list[Verdict]]
 AMPLY = LIMITS.model_copy(update={**AMPLE, "memory_mb": 512})
 LIES = "class O: pass\ndef f(*a): return O()"
 WANTED = ["assert f(1) == 2", KnownTest("assert f([3, 1]) == [1, 3]", data=True, plain=True)]
@@ -42,15 +44,12 @@ POISONS = {
 
 
 @pytest.fixture
-def judge(warm: LocalSandbox) -> Callable[..., list[Verdict]]:
-    def judge(program: str, *tests: str) -> list[Verdict]:
-        return asyncio.run(asyncio.wait_for(warm.judge(program, tests, limits=AMPLY), 120))
-
-    return judge
+def judge(warm: LocalSandbox) -> Judge:
+    return partial(conftest.judge, warm, limits=AMPLY)
 
 
 @pytest.mark.parametrize("name", POISONS)
-def test_a_data_test_makes_no_class(judge: Callable[..., list[Verdict]], name: str) -> None:
+def test_a_data_test_makes_no_class(judge: Judge, name: str) -> None:
     before = [verdict.status for verdict in judge(LIES, *WANTED)]
     assert before == [Status.RUNTIME_ERROR] * 2
     for test in (POISONS[name], ReferenceTest(POISONS[name])):
@@ -60,21 +59,19 @@ def test_a_data_test_makes_no_class(judge: Callable[..., list[Verdict]], name: s
         assert honest.status is Status.PASSED, honest
 
 
-def test_a_test_leaves_no_memory_taken(judge: Callable[..., list[Verdict]]) -> None:
-    """Two hundred and seventy MB in a cycle of a function and its scope, of 512."""
-    test = "def g(x):\n    return x\nbig = [0] * 34000000\nassert f(1) == g(1)"
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def g(x):\n    return x\nbig = [0] * 34000000\nassert f(1) == g(1)",
+        "def test():\n    big = [0] * 34000000\n    try:\n        raise ValueError(1)\n    except ValueError as e:\n        assert f(1) == 1",
+    ],
+    ids=["in a cycle of a function and its scope", "in the frame of an error that the test catches"],
+)
+def test_a_test_leaves_no_memory_taken(judge: Judge, test: str) -> None:
+    """It takes two hundred and seventy MB of 512."""
     for number in range(4):
         (verdict,) = judge(f"def f(x): return x  # {number}", test)
-        assert verdict.status is Status.PASSED, verdict
-
-
-RAISED = "def test():\n    big = [0] * 34000000\n    try:\n        raise ValueError(1)\n    except ValueError as e:\n        assert f(1) == 1"  # fmt: skip
-
-
-def test_an_error_that_a_test_catches_keeps_no_memory(judge: Callable[..., list[Verdict]]) -> None:
-    for number in range(4):
-        (verdict,) = judge(f"def f(x): return x  # {number}", RAISED)
-        assert verdict.status is Status.PASSED, verdict
+        assert verdict.passed, verdict
 
 
 POINT = "from collections import namedtuple\nPoint = namedtuple('Point', 'x y')\ndef dist(a, b): return abs(a.x - b.x) + abs(a.y - b.y)"  # fmt: skip
@@ -109,21 +106,11 @@ SAME: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_what_a_reference_passes_the_same_program_passes(
-    judge: Callable[..., list[Verdict]], name: str
-) -> None:
+def test_what_a_reference_passes_the_same_program_passes(judge: Judge, name: str) -> None:
     program, test, isolation = SAME[name]
     (of_reference,) = judge(program, ReferenceTest(test))
     again = [judge(f"{program}\n# {n}", known_by(test, [of_reference]))[0] for n in range(3)]
     assert [(v.status, v.isolation) for v in [of_reference, *again]] == [(Status.PASSED, isolation)] * 4
-
-
-def by_reference(
-    judge: Callable[..., list[Verdict]], reference: str, test: str, programs: Sequence[str]
-) -> list[bool]:
-    (verdict,) = judge(reference, ReferenceTest(test))
-    assert verdict.passed, verdict
-    return [judge(program, known_by(test, [verdict]))[0].passed for program in programs]
 
 
 VARIES = "class R:\n    def __init__(self, xs): self.xs, self.n = xs, 0\n    def __iter__(self):\n        self.n += 1\n        return iter({})\ndef f(xs): return R(xs)"
@@ -204,9 +191,12 @@ JUDGED: dict[str, tuple[str, str, str, bool]] = {  # reference, test, program, w
 
 
 @pytest.mark.parametrize("name", JUDGED)
-def test_a_program_is_judged_as_by_python(judge: Callable[..., list[Verdict]], name: str) -> None:
+def test_a_program_is_judged_as_by_python(judge: Judge, name: str) -> None:
     reference, test, program, right = JUDGED[name]
-    assert by_reference(judge, reference, test, [program, f"{reference}\n"]) == [right, True]
+    (verdict,) = judge(reference, ReferenceTest(test))
+    assert verdict.passed, verdict
+    known = known_by(test, [verdict])
+    assert [judge(one, known)[0].passed for one in (program, f"{reference}\n")] == [right, True]
 
 
 AS_PYTHON: dict[str, tuple[str, str, bool]] = {  # program, test, whether Python passes it: without a reference
@@ -296,7 +286,7 @@ AS_PYTHON: dict[str, tuple[str, str, bool]] = {  # program, test, whether Python
 
 
 @pytest.mark.parametrize("name", AS_PYTHON)
-def test_the_verdict_is_pythons_without_a_reference(judge: Callable[..., list[Verdict]], name: str) -> None:
+def test_the_verdict_is_pythons_without_a_reference(judge: Judge, name: str) -> None:
     program, test, right = AS_PYTHON[name]
     (verdict,) = judge(program, test)
     assert (verdict.passed, verdict.isolation) == (right, "separate"), verdict
@@ -310,7 +300,7 @@ def test_the_verdict_is_pythons_without_a_reference(judge: Callable[..., list[Ve
         assert right
 
 
-def test_more_values_than_are_watched_are_no_data(judge: Callable[..., list[Verdict]]) -> None:
+def test_more_values_than_are_watched_are_no_data(judge: Judge) -> None:
     program = "kept = []\ndef f(xs): kept.append(xs)\ndef g():\n    for xs in kept: xs.append(0)"
     test = (
         "xss = [[i] for i in range(600)]\nfor xs in xss: f(xs)\ng()\nassert all(len(xs) == 2 for xs in xss)"
@@ -347,15 +337,9 @@ NEEDS_PYTHON = {  # what the evaluator cannot do, and Python can
 
 
 @pytest.mark.parametrize("name", NEEDS_PYTHON)
-def test_what_only_python_can_run_is_run_by_it(judge: Callable[..., list[Verdict]], name: str) -> None:
+def test_what_only_python_can_run_is_run_by_it(judge: Judge, name: str) -> None:
     program, test = NEEDS_PYTHON[name]
-    (verdict,) = judge(program, ReferenceTest(test))
-    assert verdict.passed and verdict.isolation == "shared", verdict
-
-
-@pytest.mark.parametrize("name", [name for name in NEEDS_PYTHON if "library" not in name])
-def test_what_only_python_can_run_is_run_by_it_without_a_reference(
-    judge: Callable[..., list[Verdict]], name: str
-) -> None:
-    (verdict,) = judge(*NEEDS_PYTHON[name])
-    assert verdict.passed and verdict.isolation == "shared", verdict
+    alone = [] if "library" in name else [test]
+    for asked in (ReferenceTest(test), *alone):
+        (verdict,) = judge(program, asked)
+        assert verdict.passed and verdict.isolation == "shared", (asked, verdict)

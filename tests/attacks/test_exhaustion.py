@@ -4,73 +4,59 @@ from collections.abc import Callable
 
 import pytest
 
-from sparring.core.verdict import Status
+from tests.attacks.conftest import ERROR, MEMORY, OUTPUT, TIME, WRONG, asked
 
-WRONG, ERROR = Status.WRONG_ANSWER, Status.RUNTIME_ERROR
-TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT
-ANSWER = "assert f(1) == 2"
-ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
-    "fork bomb": ("import os\ndef f(x):\n    while True: os.fork()", ANSWER, {ERROR, TIME}),
+PROGRAMS: dict[str, tuple] = {
+    "fork bomb": ("import os\ndef f(x):\n    while True: os.fork()", {ERROR, TIME}),
     "fork bomb that ignores errors": (
         "import os\ndef f(x):\n    while True:\n        try: os.fork()\n        except OSError: pass",
-        ANSWER,
-        {TIME, ERROR},
+        {ERROR, TIME},
     ),
     "thread bomb": (
         "import threading, time\ndef f(x):\n"
         "    while True: threading.Thread(target=time.sleep, args=(60,)).start()",
-        ANSWER,
         {ERROR, MEMORY},
     ),
-    "memory bomb": ("def f(x):\n    a = []\n    while True: a.append(bytearray(1 << 20))", ANSWER, {MEMORY}),
-    "memory bomb while loaded": ("a = [0] * (1 << 30)\ndef f(x): return 2", ANSWER, {MEMORY}),
+    "memory bomb": ("def f(x):\n    a = []\n    while True: a.append(bytearray(1 << 20))", {MEMORY}),
+    "memory bomb while loaded": ("a = [0] * (1 << 30)\ndef f(x): return 2", {MEMORY}),
     "memory through children": (
         "import os, time\ndef f(x):\n    for _ in range(14):\n"
         "        if os.fork() == 0:\n            a = bytearray(90 << 20); time.sleep(60)\n    time.sleep(60)",
-        ANSWER,
-        {MEMORY, TIME, ERROR},
+        {ERROR, MEMORY, TIME},
     ),
     "one huge file": (
         "def f(x):\n    with open('a', 'wb') as a:\n        while True: a.write(b'0' * 65536)",
-        ANSWER,
         {ERROR},
     ),
     "disk fill": (
         "def f(x):\n    for n in range(100):\n        open(str(n), 'wb').write(b'0' * (3 << 20))\n"
         "    return 2",
-        ANSWER,
         {ERROR},
     ),
     # Bubblewrap's tmpfs has no limit of inodes: there it is the wipe that is tested.
     "inode fill": (
         "def f(x):\n    for n in range(10_000): open(str(n), 'w').close()\n    return 3",
-        ANSWER,
         {ERROR, WRONG},
     ),
-    "output flood": ("def f(x):\n    while True: print('x' * 4096)", ANSWER, {OUTPUT}),
-    "output flood on stderr": (
-        "import os\ndef f(x):\n    while True: os.write(2, b'x' * 4096)",
-        ANSWER,
-        {OUTPUT},
-    ),
-    "deep recursion": ("def f(x): return f(x)", ANSWER, {ERROR}),
+    "output flood": ("def f(x):\n    while True: print('x' * 4096)", {OUTPUT}),
+    "output flood on stderr": ("import os\ndef f(x):\n    while True: os.write(2, b'x' * 4096)", {OUTPUT}),
+    "deep recursion": ("def f(x): return f(x)", {ERROR}),
     "deep recursion, unlimited": (
         "import sys\nsys.setrecursionlimit(10 ** 9)\nclass A:\n"
         "    def __getattr__(self, n): return getattr(self, n + 'x')\n"
         "def f(x): return A().a",
-        ANSWER,
         {ERROR, MEMORY, TIME},
     ),
     "infinite generator": ("def f(x):\n    while True: yield 1", "assert list(f(1)) == [1]", {TIME}),
-    "huge int by computing": ("def f(x): return 10 ** 10 ** 9", ANSWER, {TIME, MEMORY}),
-    "huge int by shifting": ("def f(x): return 1 << 150_000_000", ANSWER, {OUTPUT, TIME, MEMORY}),
-    "huge value": ("def f(x): return 'x' * (40 << 20)", ANSWER, {OUTPUT, MEMORY}),
+    "huge int by computing": ("def f(x): return 10 ** 10 ** 9", {MEMORY, TIME}),
+    "huge int by shifting": ("def f(x): return 1 << 150_000_000", {MEMORY, OUTPUT, TIME}),
+    "huge value": ("def f(x): return 'x' * (40 << 20)", {MEMORY, OUTPUT}),
     "regular expression without end": (
         "import re\ndef f(x): return bool(re.match(r'(a+)+$', 'a' * 60 + 'b'))",
-        ANSWER,
         {TIME},
     ),
 }
+ATTACKS = asked(PROGRAMS)
 
 
 @pytest.mark.parametrize("name", ATTACKS)

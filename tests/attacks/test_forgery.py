@@ -5,13 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from sandbox_workers.local import LocalSandbox
-from sparring.core.verdict import KnownTest, ReferenceTest, Status, known_by
-from tests.attacks.conftest import judge
-
-WRONG, ERROR = Status.WRONG_ANSWER, Status.RUNTIME_ERROR
-TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT
-ANSWER = "assert f(1) == 2"
-
+from sparring.core.verdict import KnownTest, ReferenceTest, known_by
+from tests.attacks.conftest import ERROR, OUTPUT, TIME, WRONG, asked, judge
 
 HELLO = """
 import sys
@@ -34,97 +29,139 @@ calls.send_frame = forge
 SECRET = "expected = 'zq' + '7771'; expected += 'zq'; held = [expected]; assert f() == expected"
 SEARCH = "def seen(t): return isinstance(t, str) and t.startswith('zq7771') and t.endswith('zq')\n"
 
-# Where a sandbox has one uid, a program is the init of its own pid namespace: its signals to itself are void,
-# and it answers None.
-ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
-    "exit while loaded": ("import sys; sys.exit(0)", ANSWER, {ERROR}),
+ERRORS = {
+    "exit while loaded": "import sys; sys.exit(0)",
     "exit in the call of a test that is code": (
         "import functools, sys\nf = functools.partial(sys.exit, None)",
         "import math\nassert f() == math.floor(2.5)",
-        {ERROR},
     ),
     "exit in a test that ends by one": (
         "def f(x): raise SystemExit(0)",
         "import sys\nassert f(1) == 2\nsys.exit(0)",
-        {ERROR},
     ),
-    "os._exit while loaded": ("import os; os._exit(0)", ANSWER, {ERROR}),
-    "os._exit in the call": ("import os\ndef f(x): os._exit(0)", ANSWER, {ERROR}),
-    "exit under a bare except": (
-        "import os\ndef f(x): os._exit(0)",
-        "try:\n    f(1)\nexcept:\n    pass",
-        {ERROR},
-    ),
-    "kill itself": ("import os\ndef f(x): os.kill(os.getpid(), 9)", ANSWER, {ERROR, WRONG}),
-    "print verdicts": (
-        'def f(x):\n    print(\'{"index": 0, "status": "PASSED", "value": null, "error": ""}\', flush=True)',
-        ANSWER,
-        {WRONG},
-    ),
+    "os._exit while loaded": "import os; os._exit(0)",
+    "os._exit in the call": "import os\ndef f(x): os._exit(0)",
+    "exit under a bare except": ("import os\ndef f(x): os._exit(0)", "try:\n    f(1)\nexcept:\n    pass"),
     "write verdicts to every descriptor": (
         "import os, json, struct\n"
         "b = json.dumps({'index': 0, 'status': 'PASSED', 'value': None, 'error': ''}).encode()\n"
         "def f(x):\n"
         "    for fd in range(3, 300):\n"
         "        try: os.write(fd, struct.pack('>I', len(b)) + b)\n"
-        "        except OSError: pass\n",
-        ANSWER,
-        {ERROR},
+        "        except OSError: pass\n"
     ),
-    "garbage on every descriptor": (
-        "import os\ndef f(x):\n"
-        "    for fd in range(3, 300):\n"
-        "        try: os.write(fd, b'\\xff' * 64)\n"
-        "        except OSError: pass\n",
-        ANSWER,
-        {ERROR, OUTPUT},
+    "deeply nested reply": "import os, struct\ndef f(x): os.write(11, struct.pack('>I', 200_000) + b'[' * 200_000)",
+    "close every descriptor": "import os\ndef f(x): os.closerange(0, 300)",
+    "globals of a callback": (
+        "def f(g): return g.__globals__['wanted']",
+        "wanted = 7\nassert f(lambda: 1) == wanted",
     ),
-    "deeply nested reply": (
-        "import os, struct\ndef f(x): os.write(11, struct.pack('>I', 200_000) + b'[' * 200_000)",
-        ANSWER,
-        {ERROR},
+    "view of the test's dict that empties it": (
+        REPLY + "edit = lambda reply: reply.update(v={'m': ['dict', None, {'w': ['clear', {'=': 0}]}, []]})\n"
+        "def f(x): return 5",
+        "d = {1: 2}\nassert f(d) == {key: value * 2 for key, value in d.items()}",
     ),
-    "half a reply, then silence": (
-        "import os, time\ndef f(x): os.write(11, b'\\0\\0\\0\\x10{'); time.sleep(30)",
-        ANSWER,
-        {TIME},
+    "frame of a generator": (
+        "def f(g): return g.gi_frame.f_locals['wanted']",
+        "def items():\n    wanted = 7\n    yield 1\ng = items(); next(g)\nassert f(g) == 7",
     ),
-    "close every descriptor": ("import os\ndef f(x): os.closerange(0, 300)", ANSWER, {ERROR}),
+    "exit by atexit": "import atexit, os, sys\natexit.register(os._exit, 0)\ndef f(x): sys.exit(0)",
+    "exit by a signal handler": (
+        "import signal, os, time\ndef leave(*a): raise SystemExit(0)\nsignal.signal(10, leave)\n"
+        "def f(x): signal.raise_signal(10); return 3"
+    ),
+    "another program in its place": "import os\ndef f(x): os.execv('/bin/true', ['true'])",
+    "reply of a wrong shape": "import os, struct\ndef f(x): os.write(11, struct.pack('>I', 4) + b'1234')",
+    "reply with a tag that nobody knows": REPLY
+    + "edit = lambda reply: reply.update(v={'zz': 2})\ndef f(x): return 5",
+    "connection half closed": "import socket\ndef f(x): socket.socket(fileno=11).shutdown(socket.SHUT_WR)",
+    "test that the program skips": (
+        "import unittest\ndef f(x): raise unittest.SkipTest('not today')",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(1), 2)",
+    ),
+    "test that skips itself by what it was given": (
+        "import unittest\ndef f(x): return unittest.SkipTest('not today')",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        got = f(1)\n"
+        "        if isinstance(got, Exception): raise got\n        self.assertEqual(got, 2)",
+    ),
+    "StopIteration of a method ends the test's loop": (
+        "class A:\n    def f(self, x): raise StopIteration",
+        "for got, wanted in zip(map(A().f, [1, 2]), [2, 3]): assert got == wanted",
+    ),
+    "module that runs when it is imported": REPLY
+    + "edit = lambda reply: reply.update(v={'K': 'unittest.__main__:main'})\ndef f(x): return 5",
+    "eval behind functools.partial": (
+        "def f(g): return g('6')",
+        "import functools\nanswer = 6\nassert f(functools.partial(eval)) == answer",
+    ),
+    "assertion replaced on the test's case": (
+        "def f(case): case.assertEqual = lambda *a: None; return 5",
+        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(self), 6)",
+    ),
+}
+ERRORS_OR_WRONG_ANSWERS = {
+    # Where a sandbox has one uid, a program is the init of its own pid namespace: its signals to itself are void,
+    # and it answers None.
+    "kill itself": "import os\ndef f(x): os.kill(os.getpid(), 9)",
     "patched builtins": (
         "import builtins\nbuiltins.AssertionError = ValueError\nbuiltins.isinstance = lambda *a: True\n"
-        "builtins.type = lambda *a: int\ndef f(x): return 5",
-        ANSWER,
-        {WRONG, ERROR},
+        "builtins.type = lambda *a: int\ndef f(x): return 5"
     ),
     "patched json": (
         "import json\njson.dumps = lambda *a, **k: '{\"v\": 2}'\ndef f(x): return 5",
         "assert f(1) == 2 and f(2) == 3",
-        {WRONG, ERROR},
     ),
-    "patched runner": (
-        "import sys\n"
-        "for name, module in list(sys.modules.items()):\n"
-        "    if name.startswith('runner'):\n"
-        "        for key in list(vars(module)):\n"
-        "            if callable(getattr(module, key)): setattr(module, key, lambda *a, **k: 2)\n"
-        "def f(x): return 5",
-        ANSWER,
-        {WRONG, ERROR, TIME},
+    "builtins of its own for the test": (
+        HELLO + "def yes(*a, **k): return True\nedit = lambda hello: hello['names'].update("
+        "__builtins__={'d': [['all', hello['names']['yes']]]})\ndef f(x): return 5",
+        "assert all(f(x) == x + 1 for x in [1, 2, 3])",
     ),
+    "StopIteration ends the test's loop": (
+        "def f(x): raise StopIteration",
+        "for got, wanted in zip(map(f, [1, 2]), [2, 3]): assert got == wanted",
+    ),
+    "StopIteration of its own class": (
+        "class Done(StopIteration): pass\ndef f(x): raise Done",
+        "assert all(map(lambda x: f(x) == x + 1, [1, 2, 3]))",
+    ),
+    "two processes answer": (
+        "import os\ndef f(x): os.fork(); return 1\ndef g(x): return 0",
+        "assert f(1) == 1 and g(1) == 1 and g(2) == 2",
+    ),
+    "answers without being asked": (
+        "import os, json, struct\nb = json.dumps({'v': 5, 'm': []}).encode()\n"
+        "for _ in range(9): os.write(11, struct.pack('>I', len(b)) + b)\ndef f(x): return 5"
+    ),
+    "connection that does not block": (
+        "import os\ndef f(x): os.set_blocking(11, False); return 5",
+        "assert f(1) == 5 and f(2) == 6",
+    ),
+    "command that the test is made to start": (
+        "import subprocess, time\ndef f(call):\n    call(subprocess.Popen, ['sh', '-c', 'echo wanted = 5 > known.py'])\n"
+        "    time.sleep(0.2)\n    return 5",
+        "got = f(lambda g, *a: g(*a))\ntry: from known import wanted\nexcept ImportError: wanted = 7\nassert got == wanted",
+    ),
+    "trace function that changes replies": (
+        "import sys\ndef trace(frame, event, arg):\n"
+        "    if frame.f_code.co_name == 'send_frame': frame.f_locals['message']['v'] = 5\n    return trace\n"
+        "def f(x): sys.settrace(trace); sys.setprofile(trace); return 5",
+        "assert f(1) == 5 and f(2) == 6",
+    ),
+}
+WRONG_ANSWERS = {
+    "print verdicts": 'def f(x):\n    print(\'{"index": 0, "status": "PASSED", "value": null, "error": ""}\', flush=True)',
     "search frames for the answer": (
         SEARCH + "import sys\ndef f():\n    frame = sys._getframe()\n    while frame:\n"
         "        for v in [*frame.f_locals.values(), *frame.f_globals.values()]:\n"
         "            if seen(v): return v\n"
         "        frame = frame.f_back\n",
         SECRET,
-        {WRONG},
     ),
     "search the heap for the answer": (
         SEARCH + "import gc\ndef f():\n    for o in gc.get_objects():\n"
         "        for v in (o.values() if type(o) is dict else o if type(o) in (list, tuple) else ()):\n"
         "            if seen(v): return v\n",
         SECRET,
-        {WRONG},
     ),
     "search /proc for the answer": (
         "import os, re\ndef f():\n"
@@ -135,7 +172,6 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "            except OSError: continue\n"
         "            if m := re.search(b'zq7771zq', data): return m.group().decode()\n",
         SECRET,
-        {WRONG},
     ),
     "search files for the test": (
         "import os\ndef f():\n"
@@ -146,168 +182,31 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "                except (OSError, ValueError): continue\n"
         "                if \"'7771'\" in text: return 'zq7771zq'\n",
         SECRET,
-        {WRONG},
-    ),
-    "globals of a callback": (
-        "def f(g): return g.__globals__['wanted']",
-        "wanted = 7\nassert f(lambda: 1) == wanted",
-        {ERROR},
-    ),
-    "view of the test's dict that empties it": (
-        REPLY + "edit = lambda reply: reply.update(v={'m': ['dict', None, {'w': ['clear', {'=': 0}]}, []]})\n"
-        "def f(x): return 5",
-        "d = {1: 2}\nassert f(d) == {key: value * 2 for key, value in d.items()}",
-        {ERROR},
-    ),
-    "frame of a generator": (
-        "def f(g): return g.gi_frame.f_locals['wanted']",
-        "def items():\n    wanted = 7\n    yield 1\ng = items(); next(g)\nassert f(g) == 7",
-        {ERROR},
-    ),
-    "builtins of its own for the test": (
-        HELLO + "def yes(*a, **k): return True\nedit = lambda hello: hello['names'].update("
-        "__builtins__={'d': [['all', hello['names']['yes']]]})\ndef f(x): return 5",
-        "assert all(f(x) == x + 1 for x in [1, 2, 3])",
-        {WRONG, ERROR},
-    ),
-    "StopIteration ends the test's loop": (
-        "def f(x): raise StopIteration",
-        "for got, wanted in zip(map(f, [1, 2]), [2, 3]): assert got == wanted",
-        {WRONG, ERROR},
-    ),
-    "StopIteration of its own class": (
-        "class Done(StopIteration): pass\ndef f(x): raise Done",
-        "assert all(map(lambda x: f(x) == x + 1, [1, 2, 3]))",
-        {WRONG, ERROR},
     ),
     "guess the test's random number": (
         "import random\ndef f(): return random.randrange(2 ** 64)",
         "import random\nwanted = random.randrange(2 ** 64)\nassert f() == wanted",
-        {WRONG},
-    ),
-    "exit by atexit": (
-        "import atexit, os, sys\natexit.register(os._exit, 0)\ndef f(x): sys.exit(0)",
-        ANSWER,
-        {ERROR},
-    ),
-    "exit by a signal handler": (
-        "import signal, os, time\ndef leave(*a): raise SystemExit(0)\nsignal.signal(10, leave)\n"
-        "def f(x): signal.raise_signal(10); return 3",
-        ANSWER,
-        {ERROR},
-    ),
-    "another program in its place": ("import os\ndef f(x): os.execv('/bin/true', ['true'])", ANSWER, {ERROR}),
-    "two processes answer": (
-        "import os\ndef f(x): os.fork(); return 1\ndef g(x): return 0",
-        "assert f(1) == 1 and g(1) == 1 and g(2) == 2",
-        {WRONG, ERROR},
-    ),
-    "reply of a wrong shape": (
-        "import os, struct\ndef f(x): os.write(11, struct.pack('>I', 4) + b'1234')",
-        ANSWER,
-        {ERROR},
-    ),
-    "reply with a tag that nobody knows": (
-        REPLY + "edit = lambda reply: reply.update(v={'zz': 2})\ndef f(x): return 5",
-        ANSWER,
-        {ERROR},
     ),
     "handle on the test's own object": (
         REPLY + "edit = lambda reply: reply.update(v={'r': 1})\ndef f(g): return 5",
         "answer = 6\nassert f(lambda: answer) == answer",
-        {WRONG},
     ),
     "None, and arguments written back": (
         REPLY
         + "edit = lambda reply: reply.update(v=None, u=[[0, [9]], [2, []], [4, 'no']])\ndef f(a, b, c): return 5",
         "xs = [2, 1]\nassert f(xs, {1: 2}, 'c') == sorted(xs)",
-        {WRONG},
-    ),
-    "answers without being asked": (
-        "import os, json, struct\nb = json.dumps({'v': 5, 'm': []}).encode()\n"
-        "for _ in range(9): os.write(11, struct.pack('>I', len(b)) + b)\ndef f(x): return 5",
-        ANSWER,
-        {WRONG, ERROR},
-    ),
-    "descriptors sent along": (
-        "import socket\ndef f(x):\n    s = socket.socket(fileno=11)\n"
-        "    socket.send_fds(s, [b'\\0\\0'], [11, 12, 0])\n    s.detach()\n    return 5",
-        ANSWER,
-        {ERROR, WRONG, OUTPUT},
-    ),
-    "urgent data": (
-        "import socket\ndef f(x):\n    s = socket.socket(fileno=11)\n    s.send(b'x', socket.MSG_OOB)\n"
-        "    s.detach()\n    return 5",
-        ANSWER,
-        {ERROR, WRONG, TIME, OUTPUT},
-    ),
-    "connection that does not block": (
-        "import os\ndef f(x): os.set_blocking(11, False); return 5",
-        "assert f(1) == 5 and f(2) == 6",
-        {ERROR, WRONG},
-    ),
-    "connection half closed": (
-        "import socket\ndef f(x): socket.socket(fileno=11).shutdown(socket.SHUT_WR)",
-        ANSWER,
-        {ERROR},
-    ),
-    "test that the program skips": (
-        "import unittest\ndef f(x): raise unittest.SkipTest('not today')",
-        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(1), 2)",
-        {ERROR},
-    ),
-    "test that skips itself by what it was given": (
-        "import unittest\ndef f(x): return unittest.SkipTest('not today')",
-        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        got = f(1)\n"
-        "        if isinstance(got, Exception): raise got\n        self.assertEqual(got, 2)",
-        {ERROR},
-    ),
-    "StopIteration of a method ends the test's loop": (
-        "class A:\n    def f(self, x): raise StopIteration",
-        "for got, wanted in zip(map(A().f, [1, 2]), [2, 3]): assert got == wanted",
-        {ERROR},
-    ),
-    "module that runs when it is imported": (
-        REPLY + "edit = lambda reply: reply.update(v={'K': 'unittest.__main__:main'})\ndef f(x): return 5",
-        ANSWER,
-        {ERROR},
-    ),
-    "eval behind functools.partial": (
-        "def f(g): return g('6')",
-        "import functools\nanswer = 6\nassert f(functools.partial(eval)) == answer",
-        {ERROR},
-    ),
-    "command that the test is made to start": (
-        "import subprocess, time\ndef f(call):\n    call(subprocess.Popen, ['sh', '-c', 'echo wanted = 5 > known.py'])\n"
-        "    time.sleep(0.2)\n    return 5",
-        "got = f(lambda g, *a: g(*a))\ntry: from known import wanted\nexcept ImportError: wanted = 7\nassert got == wanted",
-        {WRONG, ERROR},
-    ),
-    "assertion replaced on the test's case": (
-        "def f(case): case.assertEqual = lambda *a: None; return 5",
-        "import unittest\nclass T(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(self), 6)",
-        {ERROR},
     ),
     "import hook": (
         "import sys\nclass Hook:\n    def find_spec(self, *a): sys.modules['math'] = self\n"
         "    def __getattr__(self, n): return lambda *a: True\n"
         "sys.meta_path.insert(0, Hook())\nsys.modules.pop('math', None)\ndef f(x): return 5",
         "import math\nassert math.isclose(f(1), 2)",
-        {WRONG},
     ),
     "modules replaced": (
         "import sys\nclass Any:\n    def __getattr__(self, n): return lambda *a, **k: 2\n"
         "for name in ('operator', 'program', 'test', '__main__'): sys.modules[name] = Any()\n"
         "def f(x): return 5",
         "import operator\nassert operator.eq(f(1), 2)",
-        {WRONG},
-    ),
-    "trace function that changes replies": (
-        "import sys\ndef trace(frame, event, arg):\n"
-        "    if frame.f_code.co_name == 'send_frame': frame.f_locals['message']['v'] = 5\n    return trace\n"
-        "def f(x): sys.settrace(trace); sys.setprofile(trace); return 5",
-        "assert f(1) == 5 and f(2) == 6",
-        {WRONG, ERROR},
     ),
     "read the test by linecache and inspect": (
         SEARCH + "import inspect, linecache\n__TEST = \"'zq' + '77\" + \"71'\"\ndef f():\n"
@@ -316,19 +215,16 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "    for info in inspect.stack():\n"
         "        if __TEST in str(info.frame.f_locals.values()): return 'zq7771zq'\n",
         SECRET,
-        {WRONG},
     ),
     "referrers of its arguments": (
         "import gc\ndef f(mark):\n    for holder in gc.get_referrers(mark):\n"
         "        if type(holder) is list and len(holder) == 2 and holder[0] == mark: return holder[1]",
         "pair = ['a mark', 'zq7771']\nassert f(pair[0]) == pair[1]",
-        {WRONG},
     ),
     "search its own memory": (
         "import gc, sys\ngc.unfreeze()\ndef f():\n    wanted = 'zq' + '7771' + 'zq'\n"
         "    return next((wanted for o in gc.get_objects() if type(o) is dict and 'held' in o), None)",
         SECRET,
-        {WRONG},
     ),
     "time how long the test compares": (
         "import time\nbest = ['', 0]\ndef f(g):\n    for c in '0123456789':\n"
@@ -336,9 +232,46 @@ ATTACKS: dict[str, tuple[str, str, set[Status]]] = {
         "        g(c * 4)\n        spent = time.perf_counter() - start\n"
         "        if spent > best[1]: best[:] = [c * 4, spent]\n    return best[0] + '?'",
         "wanted = 'a777'\nassert f(lambda guess: guess == wanted) == wanted",
-        {WRONG},
     ),
 }
+MIXED: dict[str, tuple] = {
+    "garbage on every descriptor": (
+        "import os\ndef f(x):\n"
+        "    for fd in range(3, 300):\n"
+        "        try: os.write(fd, b'\\xff' * 64)\n"
+        "        except OSError: pass\n",
+        {ERROR, OUTPUT},
+    ),
+    "half a reply, then silence": (
+        "import os, time\ndef f(x): os.write(11, b'\\0\\0\\0\\x10{'); time.sleep(30)",
+        {TIME},
+    ),
+    "patched runner": (
+        "import sys\n"
+        "for name, module in list(sys.modules.items()):\n"
+        "    if name.startswith('runner'):\n"
+        "        for key in list(vars(module)):\n"
+        "            if callable(getattr(module, key)): setattr(module, key, lambda *a, **k: 2)\n"
+        "def f(x): return 5",
+        {ERROR, TIME, WRONG},
+    ),
+    "descriptors sent along": (
+        "import socket\ndef f(x):\n    s = socket.socket(fileno=11)\n"
+        "    socket.send_fds(s, [b'\\0\\0'], [11, 12, 0])\n    s.detach()\n    return 5",
+        {ERROR, OUTPUT, WRONG},
+    ),
+    "urgent data": (
+        "import socket\ndef f(x):\n    s = socket.socket(fileno=11)\n    s.send(b'x', socket.MSG_OOB)\n"
+        "    s.detach()\n    return 5",
+        {ERROR, OUTPUT, TIME, WRONG},
+    ),
+}
+ATTACKS = (
+    asked(ERRORS, {ERROR})
+    | asked(ERRORS_OR_WRONG_ANSWERS, {ERROR, WRONG})
+    | asked(WRONG_ANSWERS, {WRONG})
+    | asked(MIXED)
+)
 
 
 @pytest.mark.parametrize("name", ATTACKS)

@@ -4,13 +4,36 @@ from collections.abc import Callable
 
 import pytest
 
-from sparring.core.verdict import Status
+from tests.attacks.conftest import ERROR, MEMORY, OUTPUT, PATIENT, SHORT, TIME, WRONG
 
-WRONG, ERROR = Status.WRONG_ANSWER, Status.RUNTIME_ERROR
-TIME, MEMORY, OUTPUT = Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT
-SHORT, PATIENT = {"wall_s": 1.0}, {"wall_s": 8.0}
+ERRORS = {
+    "memory in pipes": (
+        "import fcntl, os\ndef f(x):\n    while True:\n        a, b = os.pipe()\n"
+        "        os.set_blocking(b, False)\n"
+        "        try: fcntl.fcntl(b, fcntl.F_SETPIPE_SZ, 1 << 20)\n        except OSError: pass\n"
+        "        os.write(b, bytes(1 << 20))"
+    ),
+    "descriptors in flight": (
+        "import os, socket\na, b = socket.socketpair()\na.setblocking(False)\ndef f(x):\n"
+        "    while True: socket.send_fds(a, [b'x'], [a.fileno(), b.fileno(), *([0] * 200)])"
+    ),
+    "shared memory and semaphores": (
+        "import multiprocessing as m\nfrom multiprocessing.shared_memory import SharedMemory\ndef f(x):\n"
+        "    try: m.Semaphore()\n    except OSError: SharedMemory('left', True, 1 << 30)"
+    ),
+    "every descriptor": "kept = []\ndef f(x):\n    while True: kept.append(open('/dev/null'))",
+    "pseudo terminals": "import os\nkept = []\ndef f(x):\n    while True: kept.append(os.openpty())",
+    "sparse file": "def f(x): open('a', 'w').truncate(1 << 40)",
+    "disk in deleted files": (
+        "import os\nkept = []\ndef f(x):\n    for n in range(40):\n"
+        "        kept.append(open('a', 'wb', 0)); os.unlink('a')\n"
+        "        kept[-1].write(bytes(3 << 20))\n    return 2"
+    ),
+    "deep JSON": "import json\ndef f(x): return json.loads('[' * 10 ** 6)",
+    "recursion in comparing": "def f(x):\n    a, b = [], []\n    a.append(a); b.append(b)\n    return a == b",
+}
 # program, deserved, and limits that differ
-ATTACKS: dict[str, tuple] = {
+MIXED: dict[str, tuple] = {
     "CPU time of children": (
         "import os, time\ndef f(x):\n    for _ in range(3):\n        if os.fork() == 0:\n"
         "            while time.process_time() < 0.4: pass\n            os._exit(0)\n        os.wait()\n"
@@ -21,31 +44,31 @@ ATTACKS: dict[str, tuple] = {
     "CPU time after the parent left": (
         "import os, time\nif os.fork(): os._exit(0)\ndef f(x):\n    while time.process_time() < 1: pass\n"
         "    return 2",
-        {TIME, ERROR},
+        {ERROR, TIME},
         PATIENT,
     ),
     "CPU time of threads": (
         "import hashlib, threading\ndef burn():\n    while True: hashlib.sha256(bytes(1 << 20))\n"
         "def f(x):\n    for _ in range(8): threading.Thread(target=burn, daemon=True).start()\n    burn()",
-        {TIME, ERROR},
+        {ERROR, TIME},
     ),
     "stop whoever comes to kill": (
         "import os, signal\ndef f(x):\n    if os.fork() == 0:\n        os.setsid()\n"
         "        while True:\n            try: os.kill(-1, signal.SIGSTOP)\n            except OSError: pass\n"
         "    return 0",
-        {WRONG, TIME},
+        {TIME, WRONG},
     ),
     "fork bomb of daemons": (
         "import os\ndef f(x):\n    while True:\n        try:\n            if os.fork() == 0:\n"
         "                os.setsid()\n"
         "                if os.fork(): os._exit(0)\n        except OSError: pass",
-        {TIME, ERROR},
+        {ERROR, TIME},
     ),
     "fork bomb by programs": (
         "import os, subprocess, sys\ndef f(x):\n"
         "    subprocess.Popen(['sh', '-c', 'b() { b | b & }; b; sleep 1'])\n"
         "    subprocess.Popen('yes>/dev/null&', shell=True)\n    return 3",
-        {WRONG, ERROR, OUTPUT},
+        {ERROR, OUTPUT, WRONG},
     ),
     "memory by doubling a string": ("def f(x):\n    s = 'x'\n    while True: s += s", {MEMORY}),
     "memory by one allocation": ("def f(x): return len(bytearray(1 << 40))", {MEMORY}),
@@ -54,21 +77,11 @@ ATTACKS: dict[str, tuple] = {
         "    while True: maps.append(mmap.mmap(-1, 8 << 20)); maps[-1].write(bytes(8 << 20))",
         {ERROR, MEMORY},
     ),
-    "memory by sets of tuples": (
-        "def f(x): return {(n, str(n)) for n in range(10 ** 7)}",
-        {MEMORY, TIME},
-    ),
+    "memory by sets of tuples": ("def f(x): return {(n, str(n)) for n in range(10 ** 7)}", {MEMORY, TIME}),
     "memory in files without a name": (
         "import os\ndef f(x):\n    for n in range(40):\n        fd = os.memfd_create(str(n))\n"
         "        try: os.write(fd, bytes(4 << 20))\n        except OSError: pass\n    return 3",
-        {WRONG, ERROR, MEMORY},
-    ),
-    "memory in pipes": (
-        "import fcntl, os\ndef f(x):\n    while True:\n        a, b = os.pipe()\n"
-        "        os.set_blocking(b, False)\n"
-        "        try: fcntl.fcntl(b, fcntl.F_SETPIPE_SZ, 1 << 20)\n        except OSError: pass\n"
-        "        os.write(b, bytes(1 << 20))",
-        {ERROR},
+        {ERROR, MEMORY, WRONG},
     ),
     "memory in socket buffers": (
         "import socket\nkept = []\ndef f(x):\n    while True:\n"
@@ -78,51 +91,26 @@ ATTACKS: dict[str, tuple] = {
         "            except BlockingIOError: pass",
         {ERROR, TIME},
     ),
-    "descriptors in flight": (
-        "import os, socket\na, b = socket.socketpair()\na.setblocking(False)\ndef f(x):\n"
-        "    while True: socket.send_fds(a, [b'x'], [a.fileno(), b.fileno(), *([0] * 200)])",
-        {ERROR},
-    ),
-    "shared memory and semaphores": (
-        "import multiprocessing as m\nfrom multiprocessing.shared_memory import SharedMemory\ndef f(x):\n"
-        "    try: m.Semaphore()\n    except OSError: SharedMemory('left', True, 1 << 30)",
-        {ERROR},
-    ),
-    "every descriptor": (
-        "kept = []\ndef f(x):\n    while True: kept.append(open('/dev/null'))",
-        {ERROR},
-    ),
-    "pseudo terminals": (
-        "import os\nkept = []\ndef f(x):\n    while True: kept.append(os.openpty())",
-        {ERROR},
-    ),
     "pending signals": (
         "import os, signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\ndef f(x):\n"
         "    for n in range(100_000): os.kill(os.getpid(), 34 + n % 30)\n    return 3",
-        {WRONG, TIME},
+        {TIME, WRONG},
     ),
     "contexts of asynchronous input": (
         "import ctypes\nlibc = ctypes.CDLL(None)\ndef f(x):\n    n = 0\n"
         "    while libc.syscall(206, 64, ctypes.byref(ctypes.c_ulong())) == 0 and n < 9999: n += 1\n"
         "    return n + 3",
-        {WRONG, ERROR, MEMORY},
+        {ERROR, MEMORY, WRONG},
     ),
     "timers": (
         "import ctypes\nlibc = ctypes.CDLL(None)\ndef f(x):\n"
         "    for _ in range(20_000): libc.syscall(222, 0, 0, ctypes.byref(ctypes.c_int()))\n    return 3",
-        {WRONG, ERROR},
+        {ERROR, WRONG},
     ),
-    "sparse file": ("def f(x): open('a', 'w').truncate(1 << 40)", {ERROR}),
     "file size signal not ignored": (
         "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
         "def f(x): open('a', 'wb').write(bytes(8 << 20)); return 2",
         {ERROR, WRONG},
-    ),
-    "disk in deleted files": (
-        "import os\nkept = []\ndef f(x):\n    for n in range(40):\n"
-        "        kept.append(open('a', 'wb', 0)); os.unlink('a')\n"
-        "        kept[-1].write(bytes(3 << 20))\n    return 2",
-        {ERROR},
     ),
     "nested directories by the thousand": (
         "import os\ndef f(x):\n    try:\n        for _ in range(5000): os.mkdir('d'); os.chdir('d')\n"
@@ -151,17 +139,13 @@ ATTACKS: dict[str, tuple] = {
     "archive of many files": (
         "import io, zipfile\ndef f(x):\n    with zipfile.ZipFile(io.BytesIO(), 'w') as z:\n"
         "        for n in range(5000): z.writestr(f'{n}', '')\n        z.extractall()\n    return 3",
-        {WRONG, ERROR, TIME},
+        {ERROR, TIME, WRONG},
     ),
-    "deep JSON": ("import json\ndef f(x): return json.loads('[' * 10 ** 6)", {ERROR}),
     "huge power as text": (
         "import sys\nsys.set_int_max_str_digits(0)\ndef f(x): return str(7 ** 10 ** 6)",
         {TIME},
     ),
-    "colliding keys": (
-        "def f(x): return len({n * ((1 << 61) - 1) for n in range(10 ** 5)})",
-        {TIME},
-    ),
+    "colliding keys": ("def f(x): return len({n * ((1 << 61) - 1) for n in range(10 ** 5)})", {TIME}),
     "sum without end": ("import itertools\ndef f(x): return sum(itertools.count())", {TIME}),
     "locked with itself": (
         "import threading\nlock = threading.Lock()\ndef f(x): lock.acquire(); lock.acquire()",
@@ -173,16 +157,13 @@ ATTACKS: dict[str, tuple] = {
         "    for _ in range(10 ** 6): it = itertools.chain(it)\n    return next(it)",
         {ERROR, MEMORY, TIME},
     ),
-    "recursion in comparing": (
-        "def f(x):\n    a, b = [], []\n    a.append(a); b.append(b)\n    return a == b",
-        {ERROR},
-    ),
     "exceptions in a chain": (
         "def f(x):\n    e = None\n    for n in range(200_000):\n"
         "        new = ValueError(n); new.__context__ = e; e = new\n    raise e",
         {ERROR, MEMORY, TIME},
     ),
 }
+ATTACKS = {name: (of, {ERROR}) for name, of in ERRORS.items()} | MIXED
 
 
 @pytest.mark.parametrize("name", ATTACKS)

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_workers.local import LocalSandbox
+from sparring.core.interfaces import SandboxKind
 from sparring.core.verdict import Verdict
+from tests.attacks.conftest import WORKS
 
 HONEST = "import time\ndef g(x): time.sleep(0.05); return x"
 UNTIL = (
-    "import os, time, socket, fcntl, ctypes\ndef f():\n    end = time.monotonic() + 0.4\n    seen = set()\n"
+    f"{WORKS}import os, time, socket, fcntl, ctypes\ndef f():\n    end = time.monotonic() + 0.4\n    seen = set()\n"
     "    while time.monotonic() < end:\n"
 )
 PIDS = (
@@ -21,18 +23,17 @@ PIDS = (
 # a program that works while its neighbour does, and what it may report
 ATTACKS: dict[str, tuple[str, str]] = {
     "kill the neighbour": (
-        UNTIL + PIDS + "            try: os.kill(pid, 9); seen.add(pid)\n            except OSError: pass\n"
-        "    return len(seen)",
+        UNTIL + PIDS + "            if works(os.kill, pid, 9): seen.add(pid)\n    return len(seen)",
         "0",
     ),
     "kill every process there is": (
-        UNTIL + "        try: os.kill(-1, 9); seen.add(1)\n        except OSError: pass\n    return 'done'",
+        UNTIL + "        works(os.kill, -1, 9)\n    return 'done'",
         "'done'",
     ),
     "read the neighbour": (
         UNTIL + PIDS + "            for name in ('mem', 'environ', 'fd/10', 'fd/11', 'root/etc'):\n"
-        "                try: os.close(os.open(f'/proc/{pid}/{name}', os.O_RDONLY)); seen.add(name)\n"
-        "                except OSError: pass\n    return len(seen)",
+        "                if works(lambda: os.close(os.open(f'/proc/{pid}/{name}', os.O_RDONLY))): seen.add(name)\n"
+        "    return len(seen)",
         "0",
     ),
     "directories of the neighbour": (
@@ -75,7 +76,7 @@ MEETINGS: dict[str, str] = {
 
 
 @pytest.fixture(scope="module")
-def two_slots(kind: str) -> Iterator[LocalSandbox]:
+def two_slots(kind: SandboxKind) -> Iterator[LocalSandbox]:
     with LocalSandbox(kind, slots=2, run_id=f"neighbours-{os.getpid()}", cache_size=0) as local:
         yield local
 

@@ -5,8 +5,16 @@ from collections.abc import Callable
 import pytest
 
 from sparring.core.verdict import Status
+from tests.attacks.conftest import WORKS
 
-TOUCH = "def f():\n    try: leave(); return 'left'\n    except Exception: return 'refused'\n"
+TOUCH = f"""{WORKS}
+def f():
+    try: leave(); return 'left'
+    except Exception: return 'refused'
+"""
+SHARED = "('/dev/shm/left', '/dev/mqueue/left', '/tmp/left', '/var/tmp/left', '/run/lock/left')"
+TIMED = "('/var/spool/cron/crontabs/left', '/etc/cron.d/left', '/var/spool/at/left', '/etc/ld.so.preload')"
+THERE = "import os\ndef f(): return [path for path in {} if os.path.exists(path)]"
 # first program (its f() leaves something), what the next program's f() looks for, and what it finds
 ATTACKS: dict[str, tuple[str, str, str]] = {
     "files of every kind": (
@@ -30,9 +38,8 @@ ATTACKS: dict[str, tuple[str, str, str]] = {
         "[]",
     ),
     "mode and owner of the home directory": (
-        "import os\ndef leave():\n    for act in (lambda: os.chmod('.', 0o777), lambda: os.chown('.', -1, "
-        "os.getgid()),\n"
-        "                lambda: os.utime('.', (1, 1))):\n        try: act()\n        except OSError: pass",
+        "import os\ndef leave():\n"
+        "    works(os.chmod, '.', 0o777); works(os.chown, '.', -1, os.getgid()); works(os.utime, '.', (1, 1))",
         "import os\ndef f(): s = os.stat('.'); return s.st_mode & 7, s.st_mtime > 9, os.access('.', os.W_OK)",
         "(0, True, True)",
     ),
@@ -55,15 +62,14 @@ ATTACKS: dict[str, tuple[str, str, str]] = {
     "standard library on disk": (
         "import os, textwrap, importlib.util\ndef leave():\n"
         "    for path in (textwrap.__file__, importlib.util.cache_from_source(textwrap.__file__)):\n"
-        "        try: open(path, 'ab').write(b'left = 1')\n        except OSError: pass\n"
-        "        try: os.replace(path, path + '.old')\n        except OSError: pass",
+        "        works(lambda: open(path, 'ab').write(b'left = 1')); works(os.replace, path, path + '.old')",
         "import textwrap\ndef f(): return hasattr(textwrap, 'left'), textwrap.indent('a', ' ')",
         "(False, ' a')",
     ),
     "runner on disk": (
         "import os\ndef leave():\n    for name in os.listdir('/opt/sparring/runner'):\n"
         "        for act in (lambda p: open(p, 'a'), os.unlink, lambda p: os.chmod(p, 0o666)):\n"
-        "            try: act('/opt/sparring/runner/' + name)\n            except OSError: pass",
+        "            works(act, '/opt/sparring/runner/' + name)",
         "import os\ndef f(): return 'zygote.py' in os.listdir('/opt/sparring/runner')",
         "True",
     ),
@@ -146,13 +152,9 @@ ATTACKS: dict[str, tuple[str, str, str]] = {
         "[3, 3, 3, 3]",
     ),
     "shared memory and queues by name": (
-        "import ctypes\ndef leave():\n"
-        "    for path in ('/dev/shm/left', '/dev/mqueue/left', '/tmp/left', '/var/tmp/left', "
-        "'/run/lock/left'):\n"
-        "        try: open(path, 'w').write('message')\n        except OSError: pass\n"
+        f"import ctypes\ndef leave():\n    for path in {SHARED}: works(lambda: open(path, 'w').write('message'))\n"
         "    ctypes.CDLL(None).syscall(240, b'left', 0o102, 0o666, 0)",
-        "import os\ndef f(): return [p for p in ('/dev/shm/left', '/dev/mqueue/left', '/tmp/left', "
-        "'/var/tmp/left', '/run/lock/left') if os.path.exists(p)]",
+        THERE.format(SHARED),
         "[]",
     ),
     "System V objects": (
@@ -169,12 +171,9 @@ ATTACKS: dict[str, tuple[str, str, str]] = {
     ),
     "tables of cron and at": (
         "import os, subprocess\ndef leave():\n"
-        "    for path in ('/var/spool/cron/crontabs/left', '/etc/cron.d/left', '/var/spool/at/left', "
-        "'/etc/ld.so.preload'):\n"
-        "        try: open(path, 'w').write('* * * * * true\\n')\n        except OSError: pass\n"
+        f"    for path in {TIMED}: works(lambda: open(path, 'w').write('* * * * * true\\n'))\n"
         "    subprocess.run('echo \"* * * * * true\" | crontab -', shell=True, stderr=-3)",
-        "import os\ndef f(): return [p for p in ('/var/spool/cron/crontabs/left', '/etc/cron.d/left', "
-        "'/var/spool/at/left', '/etc/ld.so.preload') if os.path.exists(p)]",
+        THERE.format(TIMED),
         "[]",
     ),
     "terminal that stays open": (
@@ -188,7 +187,7 @@ ATTACKS: dict[str, tuple[str, str, str]] = {
     "its fork server": (
         "import os, signal\ndef leave():\n"
         "    for n in (signal.SIGSTOP, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD, signal.SIGCONT):\n"
-        "        try: os.kill(os.getppid() or 1 << 22, n)\n        except OSError: pass\n"
+        "        works(os.kill, os.getppid() or 1 << 22, n)\n"
         "    os.sched_yield(); os.setpgid(0, os.getppid() or 1)",
         "def f(): return 'served'",
         "'served'",
@@ -210,5 +209,4 @@ def test_persistence(attack: Callable, name: str) -> None:
     program, look, found = ATTACKS[name]
     assert attack(program + "\n" + TOUCH, "f() in ('left', 'refused')").value == "True"
     verdict = attack(look, "f()")
-    assert verdict.status is Status.PASSED, verdict
-    assert verdict.value == found
+    assert (verdict.status, verdict.value) == (Status.PASSED, found), verdict

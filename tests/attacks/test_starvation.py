@@ -5,10 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sparring.core.verdict import Status
+from tests.attacks.conftest import ANSWER, MEMORY, PATIENT, TIME, asked
 
-TIME, MEMORY = Status.TIME_LIMIT, Status.MEMORY_LIMIT
-ANSWER = "assert f(1) == 2"
 HIDE = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
 """Its children's CPU time is on nobody's account once they ended."""
 SPIN = (
@@ -25,20 +23,15 @@ HOLD = (
     "def hold(make):\n    for _ in range(14):\n"
     "        if os.fork() == 0: touch(make()); time.sleep(60)\n    time.sleep(60)\n"
 )
-# program, test, deserved, and limits that differ
-ATTACKS: dict[str, tuple] = {
+TIMEOUTS = {
     "starves itself by children of an orphan": (
         SPIN + "def f(x):\n    if os.fork() == 0:\n"
         f"        {HIDE}\n        if os.fork(): os._exit(0)\n        spinners(13, 1.4); time.sleep(60)\n"
-        "    time.sleep(0.02)\n    while time.process_time() < 0.2: pass\n    time.sleep(60)",
-        ANSWER,
-        {TIME},
+        "    time.sleep(0.02)\n    while time.process_time() < 0.2: pass\n    time.sleep(60)"
     ),
     "starves itself by children of its own": (
         SPIN + f"def f(x):\n    {HIDE}\n    spinners(13, 1.4)\n"
-        "    while time.process_time() < 0.2: pass\n    time.sleep(60)",
-        ANSWER,
-        {TIME},
+        "    while time.process_time() < 0.2: pass\n    time.sleep(60)"
     ),
     "starves itself by one short child after another": (
         SPIN + f"def f(x):\n    {HIDE}\n    end = time.monotonic() + 1.4\n"
@@ -47,44 +40,41 @@ ATTACKS: dict[str, tuple] = {
         "            while time.monotonic() < end:\n                spinners(1, 0.004)\n"
         "                try: os.wait()\n                except ChildProcessError: pass\n"
         "            os._exit(0)\n"
-        "    while time.process_time() < 0.2: pass\n    time.sleep(60)",
-        ANSWER,
-        {TIME},
+        "    while time.process_time() < 0.2: pass\n    time.sleep(60)"
     ),
-    "computes in children that nobody waits for": (
-        SPIN + f"def f(x):\n    {HIDE}\n    workers(2, 0.6)\n    return 2",
-        ANSWER,
-        {TIME},
-        {"wall_s": 8.0},
-    ),
-    "computes in a grandchild whose parent hides it": (
-        SPIN + f"def f(x):\n    if os.fork() == 0:\n        {HIDE}\n        workers(2, 0.6)\n"
-        "        os._exit(0)\n    os.wait()\n    return 2",
-        ANSWER,
-        {TIME},
-        {"wall_s": 8.0},
-    ),
-    "memory of children": (HOLD + "def f(x): hold(lambda: bytearray(90 << 20))", ANSWER, {MEMORY}),
-    "shared memory of children": (HOLD + "def f(x): hold(lambda: mmap.mmap(-1, 90 << 20))", ANSWER, {MEMORY}),
+}
+MEMORY_LIMITS = {
+    "memory of children": HOLD + "def f(x): hold(lambda: bytearray(90 << 20))",
+    "shared memory of children": HOLD + "def f(x): hold(lambda: mmap.mmap(-1, 90 << 20))",
     "memory of children, for a test that is code": (
         HOLD + "def f(x): hold(lambda: bytearray(90 << 20))",
         "a = 1\nassert f(a) == 2",
-        {MEMORY},
     ),
     "memory of orphans": (
         HOLD
         + "def f(x):\n    for _ in range(7):\n        if os.fork() == 0:\n            if os.fork() == 0:\n"
         "                touch(bytearray(90 << 20)); time.sleep(60)\n            os._exit(0)\n        os.wait()\n"
-        "    time.sleep(60)",
-        ANSWER,
-        {MEMORY},
+        "    time.sleep(60)"
     ),
     "memory of children while the test holds much": (
         HOLD + "def f(x): return ['x'] * 2_000_000\ndef g(x): hold(lambda: bytearray(90 << 20))",
         "a = f(1)\nassert g(1) == len(a)",
-        {MEMORY},
     ),
 }
+MIXED: dict[str, tuple] = {
+    "computes in children that nobody waits for": (
+        SPIN + f"def f(x):\n    {HIDE}\n    workers(2, 0.6)\n    return 2",
+        {TIME},
+        PATIENT,
+    ),
+    "computes in a grandchild whose parent hides it": (
+        SPIN + f"def f(x):\n    if os.fork() == 0:\n        {HIDE}\n        workers(2, 0.6)\n"
+        "        os._exit(0)\n    os.wait()\n    return 2",
+        {TIME},
+        PATIENT,
+    ),
+}
+ATTACKS = asked(TIMEOUTS, {TIME}) | asked(MEMORY_LIMITS, {MEMORY}) | asked(MIXED)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -107,4 +97,4 @@ def test_children_that_are_waited_for_and_use_little_are_allowed(attack: Callabl
     verdict = attack(
         SPIN + "def f(x):\n    for _ in range(20): spinners(1, 0.005); os.wait()\n    return 2", ANSWER
     )
-    assert verdict.status is Status.PASSED, verdict
+    assert verdict.passed, verdict

@@ -39,8 +39,8 @@ class Judgement:
 @pytest.fixture(scope="session")
 def judged(kind: SandboxKind, request: pytest.FixtureRequest) -> dict[Job, Judgement]:
     """The judgement of each job of the selected themes."""
-    items = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    themes = {params["theme"] for params in items if "theme" in params and params.get("kind") == kind}
+    calls = [call.params for item in request.session.items if (call := getattr(item, "callspec", None))]
+    themes = {params["theme"] for params in calls if "theme" in params and params.get("kind") == kind}
     jobs = [job for job in JOBS if job.theme in themes]
     with LocalSandbox(kind, limits=LIMITS, run_id=f"honest-{id(jobs)}", cache_size=0) as sandbox:
         return dict(zip(jobs, asyncio.run(judge_all(sandbox, jobs)), strict=True))

@@ -34,6 +34,7 @@ COMMANDS = {
     "bash": ("main.sh", [], ["bash", "main.sh"]),
     "c": ("main.c", ["gcc", "-O1", "-o", "main", "main.c", "-lm"], ["./main"]),
 }
+STREAMS: Any = {"stdin": PIPE, "stdout": PIPE, "stderr": DEVNULL}
 
 
 def run_tests(pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -55,15 +56,7 @@ def run_program(language: str, program: str, stdin: str) -> str | None:
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / name).write_text(program)
         for command in filter(None, (build, run)):
-            started = subprocess.Popen(
-                command,
-                cwd=directory,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=DEVNULL,
-                text=True,
-                start_new_session=True,
-            )
+            started = subprocess.Popen(command, cwd=directory, text=True, start_new_session=True, **STREAMS)
             try:
                 stdout, _ = started.communicate(stdin, timeout=SECONDS)
             except subprocess.TimeoutExpired:

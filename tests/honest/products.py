@@ -5,34 +5,13 @@ from collections.abc import Iterator
 
 from tests.honest.jobs import Job
 
-MODULES = [
-    "array",
-    "collections",
-    "datetime",
-    "enum",
-    "functools",
-    "http",
-    "itertools",
-    "math",
-    "pathlib",
-    "re",
-    "uuid",
-]
+MODULES = "array collections datetime enum functools http itertools math pathlib re uuid".split()  # noqa: SIM905
 NAMES = {
-    "collections": [
-        "ChainMap",
-        "Counter",
-        "OrderedDict",
-        "UserDict",
-        "UserList",
-        "UserString",
-        "defaultdict",
-        "deque",
-    ],
-    "datetime": ["date", "time", "timedelta", "timezone"],
-    "decimal": ["Decimal"],
-    "fractions": ["Fraction"],
-    "types": ["MappingProxyType", "SimpleNamespace"],
+    "collections": "ChainMap Counter OrderedDict UserDict UserList UserString defaultdict deque",
+    "datetime": "date time timedelta timezone",
+    "decimal": "Decimal",
+    "fractions": "Fraction",
+    "types": "MappingProxyType SimpleNamespace",
 }
 
 
@@ -41,7 +20,7 @@ def importing(source: str) -> str:
     words = set(re.findall(r"[A-Za-z]+", source))
     lines = [f"import {module}" for module in MODULES if f"{module}." in source]
     for module, names in NAMES.items():
-        if used := [name for name in names if name in words]:
+        if used := [name for name in names.split() if name in words]:
             lines.append(f"from {module} import {', '.join(used)}")
     if "moment(" in source:
         lines.append("from datetime import datetime as moment")
@@ -54,6 +33,10 @@ def products() -> Iterator[Job]:
     yield from test_styles()
     yield from results_consumed()
     yield from arguments_consumed()
+
+
+def job(theme: str, name: str, program: str, test: str, wrong: str) -> Job:
+    return Job(theme=theme, name=name, program=program, tests=(test,), wrong=(wrong,))
 
 
 # ---------------------------------------------------------------- type x the way that it travels
@@ -175,13 +158,8 @@ def travelling_values() -> Iterator[Job]:
                 wrong = right.replace(f"bool({does})", "False")
             else:
                 wrong = UNLIKE.get(way, program).format(v=other, w=other, does=does)
-            yield Job(
-                theme=f"value: {way}",
-                name=kind,
-                program=importing(right),
-                tests=(importing(test.format(v=value, does=does)),),
-                wrong=(importing(wrong),),
-            )
+            test = test.format(v=value, does=does)
+            yield job(f"value: {way}", kind, importing(right), importing(test), importing(wrong))
 
 
 # ---------------------------------------------------------------- types that the program defines x the way
@@ -315,13 +293,7 @@ def defined_by_the_program() -> Iterator[Job]:
             wrong = definition + program.format(v=other, does=does)
             if way == "made by the test":
                 wrong = "pass"  # no such class
-            yield Job(
-                theme=f"class: {way}",
-                name=kind,
-                program=right,
-                tests=(test.format(v=value, does=does),),
-                wrong=(wrong,),
-            )
+            yield job(f"class: {way}", kind, right, test.format(v=value, does=does), wrong)
 
 
 # ---------------------------------------------------------------- style of test x problem
@@ -548,32 +520,22 @@ def results_consumed() -> Iterator[Job]:
     for maker, program in MAKERS.items():
         for consumer, test in CONSUMERS.items():
             wrong = f"{program}\nright = f\ndef f(n): return right(n // 2 + 1)"
-            yield Job(theme=f"result: {consumer}", name=maker, program=program, tests=(test,), wrong=(wrong,))
+            yield job(f"result: {consumer}", maker, program, test, wrong)
 
 
 # ---------------------------------------------------------------- iterables of the test x what the program does with them
 
-ITERABLES = {
+SIZED = {
     "list": "[3, 1, 2]", "tuple": "(3, 1, 2)", "set": "{3, 1, 2}", "range": "range(3, 0, -1)", "dict": "{3: 'a', 1: 'b', 2: 'c'}",
     "keys of a dict": "{3: 'a', 1: 'b', 2: 'c'}.keys()", "values of a dict": "{'a': 3, 'b': 1, 'c': 2}.values()",
     "deque": "__import__('collections').deque([3, 1, 2])", "bytes": "bytes([3, 1, 2])", "Counter": "__import__('collections').Counter([3, 1, 2, 1])",
+}  # fmt: skip
+ITERABLES = SIZED | {
     "generator": "(x for x in (3, 1, 2))", "map": "map(int, '312')", "filter": "filter(None, [0, 3, 1, 2])",
     "zip": "(a for a, _ in zip([3, 1, 2], 'abc'))", "iterator": "iter([3, 1, 2])", "reversed": "reversed([2, 1, 3])",
     "islice of an endless one": "__import__('itertools').islice((n for n in __import__('itertools').cycle([3, 1, 2])), 3)",
     "class of the test": "type('It', (), {'__iter__': lambda self: iter([3, 1, 2])})()",
 }  # fmt: skip
-SIZED = {
-    "list",
-    "tuple",
-    "set",
-    "range",
-    "dict",
-    "keys of a dict",
-    "values of a dict",
-    "deque",
-    "bytes",
-    "Counter",
-}
 # {i} is the iterable; each wrong program is the right one with one replacement
 READERS: dict[str, tuple[str, str, str]] = {
     "list, tuple, unpacking": (
@@ -598,21 +560,12 @@ READERS: dict[str, tuple[str, str, str]] = {
 
 def arguments_consumed() -> Iterator[Job]:
     for reader, (program, test, change) in READERS.items():
+        old, _, new = change.partition(" => ")
         for iterable, expression in ITERABLES.items():
-            old, _, new = change.partition(" => ")
-            yield Job(
-                theme=f"argument: {reader}",
-                name=iterable,
-                program=program,
-                tests=(test.format(i=expression),),
-                wrong=(program.replace(old, new, 1),),
-            )
+            wrong = program.replace(old, new, 1)
+            yield job(f"argument: {reader}", iterable, program, test.format(i=expression), wrong)
     program = "def f(xs): return len(xs), 3 in xs, 5 in xs, bool(xs), sorted(enumerate(xs))[0][0]"
+    wrong = program.replace("5 in xs", "2 in xs")
     for iterable in sorted(SIZED):
-        yield Job(
-            theme="argument: length, membership",
-            name=iterable,
-            program=program,
-            tests=(f"assert f({ITERABLES[iterable]}) == (3, True, False, True, 0)",),
-            wrong=(program.replace("5 in xs", "2 in xs"),),
-        )
+        test = f"assert f({SIZED[iterable]}) == (3, True, False, True, 0)"
+        yield job("argument: length, membership", iterable, program, test, wrong)

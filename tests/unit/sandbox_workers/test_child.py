@@ -44,52 +44,24 @@ def start() -> Iterator[Callable[[Callable[[], None]], int]]:
         os.waitpid(pid, 0)
 
 
-@pytest.fixture
-def zygote(start: Callable) -> int:
-    """It has one child."""
+@pytest.mark.parametrize("hide", [False, True])
+def test_a_child_that_was_waited_for_is_on_its_parents_account(start: Callable, hide: bool) -> None:
+    """What the kernel does not tell of children that are hidden is why the supervisor looks time and again."""
 
-    def fork() -> None:
-        if os.fork() == 0:
-            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-            signal.pause()
-
-    return start(fork)
-
-
-def spin(seconds: float) -> None:
-    end = time.process_time() + seconds
-    while time.process_time() < end:
-        pass
-
-
-def fork_and_wait(seconds: float, hide: bool) -> Callable[[], None]:
-    def act() -> None:
+    def fork_and_wait() -> None:
         if hide:
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         if os.fork() == 0:
-            spin(seconds)
+            while time.process_time() < 5 * TICK_S:
+                pass
             os._exit(0)
         with contextlib.suppress(ChildProcessError):  # none is left, and nobody was told
             os.wait()
 
-    return act
-
-
-def test_a_family_is_all_below(zygote: int) -> None:
-    family = kernel.family(zygote)
-    assert len(family) == 1 and [int(stat[1]) for stat in family.values()] == [zygote]
-    assert zygote in kernel.family(os.getpid()) and family.keys() <= kernel.family(os.getpid()).keys()
-
-
-@pytest.mark.parametrize(("hide", "seen"), [(False, True), (True, False)])
-def test_a_child_that_was_waited_for_is_on_its_parents_account(
-    start: Callable, hide: bool, seen: bool
-) -> None:
-    """What the kernel does not tell of children that are hidden is why the supervisor looks time and again."""
-    pid = start(fork_and_wait(5 * TICK_S, hide))
+    pid = start(fork_and_wait)
     stat = kernel.family(os.getpid())[pid]
-    assert kernel.has_reaped(stat) is seen
-    assert (kernel.reaped_cpu_seconds(stat) >= 3 * TICK_S) is seen
+    assert kernel.has_reaped(stat) is not hide
+    assert (kernel.reaped_cpu_seconds(stat) >= 3 * TICK_S) is not hide
 
 
 def test_memory_that_was_touched_counts(start: Callable) -> None:
@@ -120,8 +92,8 @@ def test_giving_way_to_all_others_is_seen(start: Callable) -> None:
     assert not kernel.is_reniced(start(os.setsid))
 
 
-class Looks:
-    """A family whose CPU seconds, by process, are said beforehand."""
+class Family:
+    """CPU seconds by process, as they are said beforehand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.alive: dict[int, float] = {}
@@ -139,11 +111,6 @@ class Looks:
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
-    return Looks(monkeypatch)
-
-
-@pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     monkeypatch.setattr(child_module, "_output_pipe", lambda role, settings: os.pipe())
@@ -157,29 +124,25 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
     theirs.close()
 
 
-def test_its_children_are_charged_while_they_run(looks: Looks, program: Child) -> None:
-    looks.alive = {7: 1.0, 8: 0.5}
-    program.look()
-    assert program.cpu_s() == pytest.approx(1.5) and not program.alone
-
-
-def test_a_child_that_was_waited_for_is_charged_once(looks: Looks, program: Child) -> None:
-    for alive, reaped in (({7: 1.0, 8: 0.5}, {}), ({7: 1.0}, {8: 0.5}), ({7: 1.2, 9: 0.1}, {8: 0.5})):
-        looks.alive, looks.reaped = alive, reaped
-        program.look()
-    assert program.cpu_s() == pytest.approx(1.8)
-
-
-def test_a_child_that_vanished_without_a_trace_is_charged_with_what_was_seen(
-    looks: Looks, program: Child
+@pytest.mark.parametrize(
+    ("looks", "cpu_s"),
+    [
+        ([({7: 1.0}, {})], 1.0),
+        ([({7: 1.0, 8: 0.5}, {})], 1.0 + 0.5),
+        ([({7: 1.0, 8: 0.5}, {}), ({7: 1.0}, {8: 0.5}), ({7: 1.2, 9: 0.1}, {8: 0.5})], 1.2 + 0.5 + 0.1),
+        ([({7: 1.0, 8: 0.5}, {}), ({7: 1.0}, {}), ({7: 1.0, 9: 0.4}, {}), ({7: 1.1}, {})], 1.1 + 0.5 + 0.4),
+    ],
+    ids=[
+        "it starts nothing",
+        "children that run",
+        "one that was waited for",
+        "some that vanished without a trace",
+    ],
+)
+def test_all_that_it_started_is_charged_once(
+    monkeypatch: pytest.MonkeyPatch, program: Child, looks: list[tuple[dict, dict]], cpu_s: float
 ) -> None:
-    for alive in ({7: 1.0, 8: 0.5}, {7: 1.0}, {7: 1.0, 9: 0.4}, {7: 1.1}):
-        looks.alive = alive
+    family = Family(monkeypatch)
+    for family.alive, family.reaped in looks:
         program.look()
-    assert program.cpu_s() == pytest.approx(1.1 + 0.5 + 0.4) and not program.alone
-
-
-def test_one_that_starts_nothing_is_alone(looks: Looks, program: Child) -> None:
-    looks.alive = {7: 1.0}
-    program.look()
-    assert program.alone and program.cpu_s() == pytest.approx(1.0)
+    assert program.cpu_s() == pytest.approx(cpu_s) and program.alone is (len(looks[0][0]) == 1)

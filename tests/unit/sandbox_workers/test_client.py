@@ -1,46 +1,27 @@
 """Cache, sharing, batching and retries of the client, over a scripted transport."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from sandbox_workers.client import SandboxClient, verdict_keys
+from sandbox_workers.client import verdict_keys
 from sandbox_workers.jobs import BackendDied, Job, WorkerLost
 from sparring.core.interfaces import SandboxFailure
-from sparring.core.verdict import KnownTest, Limits, OutputTest, Status, Verdict
-
-Script = Callable[[int, Job, str], Verdict]
-
-
-def passed(worker: int, job: Job, test: str) -> Verdict:
-    return Verdict(status=Status.PASSED, value=f"{job.program}:{test}")
+from sparring.core.verdict import KnownTest, Limits, OutputTest, Status, Test, Verdict
+from tests.unit.sandbox_workers.conftest import ScriptedTransport, client_of, outcomes, passed
 
 
-class ScriptedTransport:
-    """Answers by a function of (worker, job, test) and records the batches."""
-
-    def __init__(self, size: int = 1, script: Script = passed) -> None:
-        self.size = size
-        self.script = script
-        self.batches: list[tuple[int, list[Job]]] = []
-
-    async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-        self.batches.append((worker, list(jobs)))
-        await asyncio.sleep(0.001)
-        return [[self.script(worker, job, test) for test in job.tests] for job in jobs]
-
-
-def client_of(transport: ScriptedTransport, cache_size: int = 100, **settings: int) -> SandboxClient:
-    client = SandboxClient(transport, version="v1", cache_size=cache_size)
-    client.pauses_s = (0.0, 0.0)
-    for name, value in settings.items():
-        setattr(client, name, value)
-    return client
-
-
-def key(version="v1", limits=None, run=0, language="python", program="program", test="f(1)", company=()):
-    return verdict_keys(version, limits or Limits(), run, language, program, [test, *company])[0]
+def key(*, test: Test = "f(1)", company: Sequence[Test] = (), **parts: Any) -> bytes:
+    usual: dict[str, Any] = {
+        "version": "v1",
+        "limits": Limits(),
+        "run": 0,
+        "language": "python",
+        "program": "program",
+    }
+    return verdict_keys(**(usual | parts), tests=[test, *company])[0]
 
 
 def test_key_depends_on_every_part() -> None:
@@ -55,10 +36,7 @@ def test_key_depends_on_every_part() -> None:
         key(test=OutputTest(stdout="1", stdin="f(1)")),
     ]
     assert len({key(), *others}) == 1 + len(others)
-
-
-def test_the_expected_output_is_no_part_of_the_key() -> None:
-    assert key(test=OutputTest(stdout="1")) == key(test=OutputTest(stdout="2"))
+    assert key(test=OutputTest(stdout="1")) == key(test=OutputTest(stdout="2"))  # compared here
 
 
 def test_tests_that_are_code_are_cached_with_their_company_only() -> None:
@@ -112,29 +90,18 @@ def test_large_tests_are_judged_as_small_ones() -> None:
     client = client_of(transport, cache_size=1000)
     tests = [f"f({'1' * 60_000})", f"f({'2' * 60_000})"]
     for _ in range(2):
-        verdicts = asyncio.run(client.judge("p", tests))
-        assert [v.value for v in verdicts] == [f"p:{test}" for test in tests]
+        assert [v.value for v in outcomes(client, ["p"], *tests)[0]] == [f"p:{test}" for test in tests]
     assert len(transport.batches) == 1
 
 
 def test_tests_of_two_kinds_are_two_jobs_and_outputs_are_compared_here() -> None:
-    transport = ScriptedTransport(
-        script=lambda worker, job, test: Verdict(status=Status.PASSED, stdout="1 \n2\n\n")
-    )
-    client = client_of(transport)
-    wanted = [
-        OutputTest(stdout="1\n2"),
-        "f(1)",
-        OutputTest(stdout="1\n3"),
-        OutputTest(stdout=None, stdin="x"),
-    ]
-    verdicts = asyncio.run(client.judge("p", wanted))
-    assert [str(v.status) for v in verdicts] == ["PASSED", "PASSED", "WRONG_ANSWER", "PASSED"]
+    printed = Verdict(status=Status.PASSED, stdout="1 \n2\n\n")
+    transport = ScriptedTransport(script=lambda worker, job, test: printed)
+    outputs = [OutputTest(stdout="1\n2"), OutputTest(stdout="1\n3"), OutputTest(stdout=None, stdin="x")]
+    verdicts = asyncio.run(client_of(transport).judge("p", [*outputs, "f(1)"]))
+    assert [v.passed for v in verdicts] == [True, False, True, True]
+    assert verdicts[1].status is Status.WRONG_ANSWER
     assert [len(job.tests) for _, jobs in transport.batches for job in jobs] == [1, 2]
-
-
-def asked_of(transport: ScriptedTransport) -> list[str]:
-    return [job.program for _, jobs in transport.batches for job in jobs]
 
 
 @pytest.mark.parametrize("status", [status for status in Status if status is not Status.SANDBOX_ERROR])
@@ -142,17 +109,18 @@ def test_what_the_machine_may_have_caused_is_not_cached(status: Status) -> None:
     transport = ScriptedTransport(script=lambda worker, job, test: Verdict(status=status))
     client = client_of(transport)
     for _ in range(2):
-        assert asyncio.run(client.judge("p", ["t"]))[0].status is status
+        assert outcomes(client, ["p"])[0][0].status is status
     machine = (Status.TIME_LIMIT, Status.MEMORY_LIMIT)
     assert len(transport.batches) == (2 if status in machine else 1)
 
 
-def test_the_cache_drops_the_least_recently_used() -> None:
+@pytest.mark.parametrize(("size", "programs", "asked"), [(2, "abacab", "abcb"), (0, "pp", "pp")])
+def test_the_cache_drops_the_least_recently_used(size: int, programs: str, asked: str) -> None:
     transport = ScriptedTransport()
-    client = client_of(transport, cache_size=2)
-    for program in "abacab":
-        asyncio.run(client.judge(program, ["t"]))
-    assert asked_of(transport) == ["a", "b", "c", "b"]
+    client = client_of(transport, cache_size=size)
+    for program in programs:
+        outcomes(client, [program])
+    assert transport.programs() == [*asked]
 
 
 def test_a_cache_counts_what_verdicts_hold() -> None:
@@ -166,49 +134,19 @@ def test_a_cache_counts_what_verdicts_hold() -> None:
     assert client._cache.currsize <= 100_000
 
 
-def test_a_cache_of_no_size_holds_nothing() -> None:
-    transport = ScriptedTransport()
-    client = client_of(transport, cache_size=0)
-    for _ in range(2):
-        assert asyncio.run(client.judge("p", ["t"]))[0].passed
-    assert asked_of(transport) == ["p", "p"]
-
-
 def test_concurrent_requests_are_batched_and_spread() -> None:
     transport = ScriptedTransport(size=2)
-    client = client_of(transport, max_batch=8)
-
-    async def play() -> None:
-        await asyncio.gather(*(client.judge(f"p{n}", ["t"]) for n in range(20)))
-
-    asyncio.run(play())
-    sizes = [len(jobs) for _, jobs in transport.batches]
-    assert sum(sizes) == 20 and max(sizes) <= 8 and len(sizes) < 20
-    of_worker = [sum(len(jobs) for worker, jobs in transport.batches if worker == w) for w in (0, 1)]
-    assert abs(of_worker[0] - of_worker[1]) <= 8
+    outcomes(client_of(transport, max_batch=8), map(str, range(20)))
+    assert sum(transport.sizes()) == 20 and max(transport.sizes()) <= 8 and len(transport.sizes()) < 20
+    of_first = sum(len(jobs) for worker, jobs in transport.batches if worker == 0)
+    assert abs(of_first - (20 - of_first)) <= 8
 
 
 def test_no_worker_has_more_in_flight_than_allowed() -> None:
-    in_flight, most = 0, 0
-
-    class Counting(ScriptedTransport):
-        async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-            nonlocal in_flight, most
-            in_flight += len(jobs)
-            most = max(most, in_flight)
-            try:
-                return await super().judge(worker, jobs)
-            finally:
-                in_flight -= len(jobs)
-
-    client = client_of(Counting(), max_batch=3, max_in_flight=5)
-
-    async def play() -> None:
-        verdicts = await asyncio.gather(*(client.judge(f"p{n}", ["t"]) for n in range(30)))
-        assert all(v[0].passed for v in verdicts)
-
-    asyncio.run(play())
-    assert most == 5
+    transport = ScriptedTransport()
+    verdicts = outcomes(client_of(transport, max_batch=3, max_in_flight=5), map(str, range(30)))
+    assert all(v.passed for (v,) in verdicts)
+    assert max(sum(map(len, batches)) for batches in transport.together) == 5
 
 
 def test_only_failed_tests_are_sent_again_and_elsewhere() -> None:
@@ -219,8 +157,7 @@ def test_only_failed_tests_are_sent_again_and_elsewhere() -> None:
 
     transport = ScriptedTransport(size=2, script=first_worker_fails_b)
     client = client_of(transport)
-    verdicts = asyncio.run(client.judge("p", ["a", "b"]))
-    assert all(v.passed for v in verdicts)
+    assert all(v.passed for v in outcomes(client, ["p"], "a", "b")[0])
     assert [(worker, jobs[0].tests) for worker, jobs in transport.batches] == [(0, ("a", "b")), (1, ("b",))]
     assert client.stats()["retries"] == 1 and client.stats()["infrastructure_failures"] == 1
 
@@ -230,14 +167,7 @@ def test_lost_workers_end_in_sandbox_failure_for_all_who_wait() -> None:
         raise BackendDied("gone")
 
     client = client_of(ScriptedTransport(script=lost))
-
-    async def play() -> list[object]:
-        return await asyncio.gather(
-            client.judge("p", ["a"]), client.judge("p", ["a"]), return_exceptions=True
-        )
-
-    outcomes = asyncio.run(play())
-    assert all(isinstance(outcome, SandboxFailure) and "3 attempts" in str(outcome) for outcome in outcomes)
+    assert all(isinstance(outcome, SandboxFailure) for outcome in outcomes(client, ["p", "p"]))
     assert client.stats()["infrastructure_failures"] == 3
 
 
@@ -252,31 +182,20 @@ def test_only_those_under_which_a_sandbox_died_are_judged_alone(error: Exception
         return passed(worker, job, test)
 
     transport = ScriptedTransport(script=lost_at_first)
-    client = client_of(transport)
-
-    async def play() -> list[list[Verdict]]:
-        return await asyncio.gather(*(client.judge(f"p{n}", ["t"]) for n in range(4)))
-
-    assert all(verdicts[0].passed for verdicts in asyncio.run(play()))
-    assert [len(jobs) for _, jobs in transport.batches] == [4, *again]
+    assert all(v.passed for (v,) in outcomes(client_of(transport), "abcd"))
+    assert transport.sizes() == [4, *again]
 
 
-def test_a_mistake_is_raised_and_not_retried_and_the_rest_goes_on() -> None:
+@pytest.mark.parametrize("in_flight", [64, 1], ids=["in one batch", "one by one"])
+def test_a_mistake_is_raised_and_not_retried_and_the_rest_goes_on(in_flight: int) -> None:
     def refuse(worker: int, job: Job, test: str) -> Verdict:
         if job.program == "bad":
             raise ValueError("memory")
         return passed(worker, job, test)
 
-    in_one_batch = client_of(ScriptedTransport(script=refuse))
-    one_by_one = client_of(ScriptedTransport(script=refuse), max_in_flight=1)
-
-    async def play(client: SandboxClient) -> list[object]:
-        wanted = [client.judge(program, ["t"]) for program in ("bad", "good")]
-        return await asyncio.wait_for(asyncio.gather(*wanted, return_exceptions=True), 5)
-
-    for client in (in_one_batch, one_by_one):
-        bad, good = asyncio.run(play(client))
-        assert isinstance(bad, ValueError) and isinstance(good, list) and client.stats()["retries"] == 0
+    client = client_of(ScriptedTransport(script=refuse), max_in_flight=in_flight)
+    bad, (good,) = outcomes(client, ["bad", "good"])
+    assert isinstance(bad, ValueError) and good.passed and client.stats()["retries"] == 0
 
 
 def test_a_cancelled_request_does_not_cancel_its_twin() -> None:
@@ -290,12 +209,6 @@ def test_a_cancelled_request_does_not_cancel_its_twin() -> None:
         return await second
 
     assert asyncio.run(play())[0].passed
-
-
-def test_the_client_outlives_an_event_loop() -> None:
-    client = client_of(ScriptedTransport())
-    assert asyncio.run(client.judge("p", ["a"]))[0].passed
-    assert asyncio.run(client.judge("p", ["a", "b"]))[1].passed
 
 
 def test_each_attempt_has_only_what_failed_and_its_pause() -> None:
@@ -333,19 +246,19 @@ class Deadly(ScriptedTransport):
 
     def __init__(self, size: int = 1) -> None:
         super().__init__(size)
-        self.inside: list[list[asyncio.Future]] = [[] for _ in range(size)]
+        self.ends: list[list[asyncio.Future]] = [[] for _ in range(size)]
 
     async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
         ended = asyncio.get_running_loop().create_future()
-        self.inside[worker].append(ended)
+        self.ends[worker].append(ended)
         answers = asyncio.ensure_future(super().judge(worker, jobs))
         if any(job.program == "deadly" for job in jobs):
             await answers
-            for other in self.inside[worker]:
+            for other in self.ends[worker]:
                 if not other.done():
                     other.set_result(None)
         await asyncio.wait([answers, ended], return_when=asyncio.FIRST_COMPLETED)
-        self.inside[worker].remove(ended)
+        self.ends[worker].remove(ended)
         if ended.done():
             answers.cancel()
             raise BackendDied("scripted")
@@ -356,41 +269,17 @@ class Deadly(ScriptedTransport):
 def test_a_job_that_ends_its_sandbox_takes_no_other_with_it_twice(size: int) -> None:
     """Those of its batch, and of other batches in the same sandbox, are judged; and it is blamed alone."""
     transport = Deadly(size)
-    client = client_of(transport, max_batch=8)
-
-    async def play() -> list[object]:
-        programs = [*map(str, range(30)), "deadly", *map(str, range(30, 60))]
-        wanted = [client.judge(program, ["t"]) for program in programs]
-        return await asyncio.wait_for(asyncio.gather(*wanted, return_exceptions=True), 30)
-
-    outcomes = asyncio.run(play())
-    failed = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, Exception)]
-    assert failed == [30] and "not judged after 3 attempts: scripted" in str(outcomes[30])
-    asked = asked_of(transport)
+    judged = outcomes(
+        client_of(transport, max_batch=8), [*map(str, range(30)), "deadly", *map(str, range(30, 60))]
+    )
+    failed = [n for n, outcome in enumerate(judged) if isinstance(outcome, Exception)]
+    assert failed == [30] and str(judged[30]).endswith("scripted")
+    asked = transport.programs()
     assert asked.count("deadly") == 3 and max(map(asked.count, set(asked) - {"deadly"})) == 2
 
 
 def test_whoever_was_in_a_sandbox_that_ended_has_one_to_itself() -> None:
-    in_flight: list[list[str]] = []
-
-    class Watched(Deadly):
-        async def judge(self, worker: int, jobs: Sequence[Job]) -> list[list[Verdict]]:
-            now = [job.program for job in jobs]
-            in_flight.append(now)
-            seen.append(list(in_flight))
-            try:
-                return await super().judge(worker, jobs)
-            finally:
-                in_flight.remove(now)
-
-    seen: list[list[list[str]]] = []
-    client = client_of(Watched(), max_batch=2)
-
-    async def play() -> None:
-        first = [client.judge(program, ["t"]) for program in ("a", "deadly")]
-        late = [client.judge(f"late {n}", ["t"]) for n in range(9)]
-        await asyncio.gather(*first, *late, return_exceptions=True)
-
-    asyncio.run(play())
-    assert max(map(len, seen)) > 1
-    assert [batches for batches in seen if ["deadly"] in batches] == [[["deadly"]]] * 2
+    transport = Deadly()
+    outcomes(client_of(transport, max_batch=2, max_in_flight=4), ["a", "deadly", *map(str, range(9))])
+    assert max(map(len, transport.together)) > 1
+    assert [batches for batches in transport.together if ["deadly"] in batches] == [[["deadly"]]] * 2

@@ -4,8 +4,9 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from sandbox_workers.client import SandboxClient
 from sandbox_workers.lines import judge_request
 from sparring.core.errors import SparringError
 from sparring.core.verdict import Limits
-from tests.unit.sandbox_workers.test_client import ScriptedTransport
+from tests.unit.sandbox_workers.conftest import ScriptedTransport
 
 
 @pytest.mark.parametrize(
@@ -32,46 +33,40 @@ def test_bad_input_is_told_in_a_line(options: list[str], said: str, tmp_path: Pa
         main(["judge", "--sandbox", "process", *options, str(jobs)])
 
 
-async def _judged_with_a_process_that_waits_for_each_answer(printed: Callable[[], str]) -> int:
-    """The next line is written once the answer to the one before was read."""
-
-    def jobs() -> Iterator[JobLine]:
-        for number in range(3):
-            if number:
-                end = time.monotonic() + 10
-                while f'"id": {number - 1}' not in printed():
-                    assert time.monotonic() < end, "no answer while the next line is waited for"
-                    time.sleep(0.01)
-            yield from read_jobs(
-                [json.dumps({"id": number, "program": "", "tests": ["t"]})], "-", memory_mb=128
-            )
-
-    transport = ScriptedTransport()
-    return await judge_all(jobs(), SandboxClient(transport, version="v"))
+def read(**job: object) -> list[JobLine]:
+    return list(read_jobs([json.dumps({"id": 1, "program": "", "tests": ["t"]} | job)], "-", memory_mb=128))
 
 
 def test_an_answer_does_not_wait_for_the_next_job(capsys: pytest.CaptureFixture[str]) -> None:
+    """The next line is written once the answer to the one before was read."""
     said: list[str] = []
 
-    def printed() -> str:
+    def is_answered(number: int) -> bool:
         said.append(capsys.readouterr().out)
-        return "".join(said)
+        return f'"id": {number}' in "".join(said)
 
-    assert asyncio.run(_judged_with_a_process_that_waits_for_each_answer(printed)) == 0
-    assert '"id": 2' in printed()
+    def jobs() -> Iterator[JobLine]:
+        for number in range(3):
+            end = time.monotonic() + 10
+            while number and not is_answered(number - 1):
+                assert time.monotonic() < end, "no answer while the next line is waited for"
+                time.sleep(0.01)
+            yield from read(id=number)
+
+    client: Any = SandboxClient(ScriptedTransport(), version="v")
+    assert asyncio.run(judge_all(jobs(), client)) == 0
+    assert is_answered(2)
 
 
 @pytest.mark.parametrize("expected", ["x" * 100_000, "\u4e00" * 60_000, "x"])
 def test_an_output_that_is_expected_may_be_printed(expected: str) -> None:
     transport = ScriptedTransport()
-    (job,) = read_jobs(
-        [json.dumps({"id": 1, "program": "", "tests": [{"stdout": expected}]})], "-", memory_mb=128
-    )
+    (job,) = read(tests=[{"stdout": expected}])
     asyncio.run(judge_request(SandboxClient(transport, version="v"), job, Limits()))
     ((_, (sent,)),) = transport.batches
     assert sent.limits.output_kb * 1024 > len(expected.encode())
 
 
 def test_a_job_that_states_no_memory_has_what_there_is() -> None:
-    (job,) = read_jobs(['{"id": 1, "program": "", "tests": [], "limits": {"cpu_s": 3}}'], "-", memory_mb=128)
+    (job,) = read(limits={"cpu_s": 3})
     assert (job.limits.memory_mb, job.limits.cpu_s) == (128, 3)

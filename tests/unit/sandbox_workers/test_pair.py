@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 
-from sandbox_workers.runner import pair as pair_module
+from sandbox_workers.runner import kernel
 from sandbox_workers.runner.calls import ASKING, TESTING
 from sandbox_workers.runner.pair import TEST_RESIDENT_MB, Pair
 from sandbox_workers.runner.stop import killed_for_memory
+
+
+@pytest.fixture
+def pair() -> Pair:
+    nobody: Any = None
+    return Pair(nobody, nobody, nobody, {}, [])
 
 
 @pytest.mark.parametrize(
@@ -22,14 +28,12 @@ from sandbox_workers.runner.stop import killed_for_memory
     ],
 )
 def test_the_test_is_blamed_by_what_it_mostly_does(
-    monkeypatch: pytest.MonkeyPatch, seen: list[bytes], blamed: bool
+    monkeypatch: pytest.MonkeyPatch, pair: Pair, seen: list[bytes], blamed: bool
 ) -> None:
     """A look at list(f(1)) with an endless f found the test between two questions 1 time in 25."""
-    nobody: Any = None
-    pair = Pair(nobody, nobody, nobody, {}, [])
     monkeypatch.setattr(pair, "test", SimpleNamespace(pid=1), raising=False)
     looks = iter(seen)
-    monkeypatch.setattr(pair_module.kernel, "name_of", lambda pid: next(looks))
+    monkeypatch.setattr(kernel, "name_of", lambda pid: next(looks))
     assert pair._test_is_to_blame() is blamed
 
 
@@ -62,12 +66,9 @@ def test_only_a_process_without_company_was_killed_for_others(
     ],
 )
 def test_whose_memory_it_was_that_an_evaluator_was_killed_for(
-    monkeypatch: pytest.MonkeyPatch, program_alone: bool, peak_kib: int, status: str
+    monkeypatch: pytest.MonkeyPatch, pair: Pair, program_alone: bool, peak_kib: int, status: str
 ) -> None:
-    nobody: Any = None
-    kills = iter([3, 4])
-    monkeypatch.setattr(pair_module.kernel, "oom_kills", lambda: next(kills))
-    pair = Pair(nobody, nobody, nobody, {}, [])
+    monkeypatch.setattr(kernel, "oom_kills", lambda: pair._oom_before + 1)
     program = SimpleNamespace(alone=program_alone, look=lambda: None)
     monkeypatch.setattr(pair, "program", program, raising=False)
     test = SimpleNamespace(alone=True, end=[-9, 0.1, peak_kib])

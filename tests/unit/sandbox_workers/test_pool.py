@@ -2,36 +2,33 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 
 from sandbox_workers import pool
-from sandbox_workers.client import SandboxClient
 from sandbox_workers.jobs import BackendDied, Job, WorkerLost
 from sandbox_workers.languages import UnknownLanguage
 from sandbox_workers.pool import RayTransport
 from sparring.core.interfaces import SandboxFailure
 from sparring.core.verdict import Status, Verdict
-
-
-class Failing:
-    """An actor whose judge raises, as Ray does."""
-
-    def __init__(self, error: Exception) -> None:
-        self.judge = self
-        self.error = error
-
-    async def remote(self, jobs: object) -> None:
-        if isinstance(self.error, ActorDiedError):
-            raise self.error
-        raise RayTaskError("judge", "Traceback: there, line 7", self.error).as_instanceof_cause()
+from tests.unit.sandbox_workers.conftest import client_of, outcomes
 
 
 def raised_for(error: Exception) -> BaseException:
+    """What a request raises if the judge of its actor raises this, as Ray does."""
+
+    async def judge(jobs: object) -> None:
+        if isinstance(error, ActorDiedError):
+            raise error
+        raise RayTaskError("judge", "Traceback: there, line 7", error).as_instanceof_cause()
+
     with pytest.raises(Exception) as caught:
-        asyncio.run(RayTransport([Failing(error)], 0, pytest.fail).judge(0, []))
+        asyncio.run(
+            RayTransport([SimpleNamespace(judge=SimpleNamespace(remote=judge))], 0, pytest.fail).judge(0, [])
+        )
     return caught.value
 
 
@@ -51,20 +48,13 @@ def test_a_dead_actor_is_a_lost_worker() -> None:
     assert isinstance(raised, WorkerLost) and "worker 0 lost its answer: ActorDiedError" in str(raised)
 
 
-class Method:
-    """Of an actor's handle."""
-
-    def __init__(self, call) -> None:
-        self.remote = call
-
-
 class Node:
     """A worker whose node is away for the first `lookups` times that somebody looks for it."""
 
     def __init__(self, lookups: float, error: Exception | None = None) -> None:
         self.lookups, self.error = lookups, error or ActorUnavailableError("its node is away", None)
         self.looked = self.judged = 0
-        self.pid, self.judge = Method(self._pid), Method(self._judge)
+        self.pid, self.judge = (SimpleNamespace(remote=call) for call in (self._pid, self._judge))
 
     async def _pid(self) -> int:
         self.looked += 1
@@ -79,32 +69,25 @@ class Node:
         return [[Verdict(status=Status.PASSED) for _ in job.tests] for job in jobs]
 
 
-async def judged(
-    *nodes: Node,
-    patience_s: float = 3600.0,
-    end: Callable[[Any], None] = lambda _: pytest.fail("it was there"),
-) -> tuple[list[Status], float]:
-    """(verdicts of two programs, failed attempts) by a client without pauses."""
-    client = SandboxClient(RayTransport(nodes, patience_s, end), version="1")
-    client.pauses_s = (0.0, 0.0)
-    verdicts = await asyncio.gather(*(client.judge(program, ["f(1)"]) for program in ("a", "b")))
-    return [v.status for of in verdicts for v in of], client.stats()["infrastructure_failures"]
+def judge_two(*nodes: Node, end: Callable[[Any], None] = lambda _: pytest.fail("it was there")) -> float:
+    """Has two programs judged. Returns the number of failed attempts."""
+    client = client_of(RayTransport(nodes, 3600.0, end))
+    assert all(verdict.passed for (verdict,) in outcomes(client, "ab"))
+    return client.stats()["infrastructure_failures"]
 
 
 def test_a_node_that_comes_back_costs_time_and_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it is away: waiting is no attempt."""
     monkeypatch.setattr(pool, "LOOK_S", 0)
     node = Node(lookups=40)
-    statuses, failures = asyncio.run(judged(node))
-    assert statuses == [Status.PASSED, Status.PASSED] and node.judged == 2
-    assert failures == 2, "each job met the loss once, and is counted"
+    assert judge_two(node) == 2, "each job met the loss once, and is counted"
+    assert node.judged == 2
 
 
 def test_another_node_goes_on_at_once() -> None:
     away, there = Node(lookups=float("inf")), Node(lookups=0)
-    statuses, failures = asyncio.run(judged(away, there))
-    assert statuses == [Status.PASSED, Status.PASSED] and there.judged == 2
-    assert failures >= 1 and away.looked <= 2
+    assert judge_two(away, there) >= 1
+    assert there.judged == 2 and away.looked <= 2
 
 
 @pytest.mark.parametrize(
@@ -114,8 +97,8 @@ def test_another_node_goes_on_at_once() -> None:
 )
 def test_waiting_ends(error: Exception | None, patience_s: float, looks: bool) -> None:
     node = Node(lookups=float("inf"), error=error)
-    with pytest.raises(SandboxFailure, match="not judged after 3 attempts: sandbox worker 0 lost its answer"):
-        asyncio.run(judged(node, patience_s=patience_s))
+    failure, _ = outcomes(client_of(RayTransport([node], patience_s, pytest.fail)), "ab")
+    assert isinstance(failure, SandboxFailure) and "worker 0 lost" in str(failure)
     assert bool(node.looked) == looks
 
 
@@ -133,8 +116,7 @@ def test_a_worker_that_is_stopped_is_ended_once_for_ray_to_start_it_again(
 
     for name, seconds in {"SILENCE_S": 0.05, "LOOK_S": 0.01}.items():
         monkeypatch.setattr(pool, name, seconds)
-    statuses, failures = asyncio.run(judged(stopped, patience_s=3600.0, end=end))
-    assert statuses == [Status.PASSED, Status.PASSED] and failures >= 1
+    assert judge_two(stopped, end=end) >= 1
     assert len(killed) == 1
 
 
@@ -147,5 +129,4 @@ def test_a_worker_that_judges_long_is_not_ended(monkeypatch: pytest.MonkeyPatch)
     slow = Slow(lookups=0)
     for name in ("SILENCE_S", "ANSWER_S"):
         monkeypatch.setattr(pool, name, 0.05)
-    statuses, failures = asyncio.run(judged(slow))
-    assert statuses == [Status.PASSED, Status.PASSED] and failures == 0 and slow.looked >= 2
+    assert judge_two(slow) == 0 and slow.looked >= 2

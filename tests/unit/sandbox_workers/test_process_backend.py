@@ -16,15 +16,13 @@ def test_directories_of_killed_owners_go_and_others_stay(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ended = subprocess.Popen(["true"])
     ended.wait()
-    orphan, mine, elsewhere = (
-        tmp_path / name
-        for name in (
-            f"{_prefix()}{ended.pid}-a",
-            f"{_prefix()}{os.getpid()}-b",
-            f"sparring-jobs-other-1-{ended.pid}-c",
-        )
+    names = (
+        f"{_prefix()}{ended.pid}-a",
+        f"{_prefix()}{os.getpid()}-b",
+        f"sparring-jobs-other-1-{ended.pid}-c",
     )
-    for directory in (orphan, mine, elsewhere):
+    directories = [tmp_path / name for name in names]
+    for directory in directories:
         (directory / "0p").mkdir(parents=True)
     _remove_orphans()
-    assert [directory.exists() for directory in (orphan, mine, elsewhere)] == [False, True, True]
+    assert [directory.exists() for directory in directories] == [False, True, True]

@@ -16,6 +16,7 @@ class Judge:
     """Answers each program by the statuses that stand in it: "503 503 PASSED WRONG_ANSWER"."""
 
     def __init__(self) -> None:
+        self.url = ""
         self.asked: list[dict[str, Any]] = []
         self.keys: set[str | None] = set()
         self.app = FastAPI()
@@ -34,67 +35,53 @@ class Judge:
 
 
 @pytest.fixture
-def judge() -> Iterator[tuple[Judge, str]]:
+def judge() -> Iterator[Judge]:
     judge = Judge()
-    with served(judge.app) as url:
-        yield judge, url
+    with served(judge.app) as judge.url:
+        yield judge
 
 
-def test_no_tests_no_reward(judge: Any) -> None:
-    assert judge_reward(judge[1])(completions=[""], tests=[[]]) == [None]
+def test_no_tests_no_reward(judge: Judge) -> None:
+    assert judge_reward(judge.url)(completions=[""], tests=[[]]) == [None]
 
 
-def test_a_reward_is_the_share_of_tests_passed(judge: Any) -> None:
-    service, url = judge
-    reward = judge_reward(url, key="sk-1", language="lua", limits={"cpu_s": 1})
+def test_a_reward_is_the_share_of_tests_passed(judge: Judge) -> None:
+    reward = judge_reward(judge.url, key="sk-1", language="lua", limits={"cpu_s": 1})
     completions = ["PASSED PASSED", "PASSED WRONG_ANSWER", "TIME_LIMIT RUNTIME_ERROR"]
     tests = [["f(1)", "f(2)"]] * 3
     assert reward(completions=completions, prompts=["p"] * 3, tests=tests) == [1.0, 0.5, 0.0]
-    assert service.keys == {"Bearer sk-1"}
-    assert (
-        service.asked[0].items()
-        >= {"language": "lua", "limits": {"cpu_s": 1}, "tests": ["f(1)", "f(2)"]}.items()
-    )
+    assert judge.keys == {"Bearer sk-1"}
+    told = {"language": "lua", "limits": {"cpu_s": 1}, "tests": ["f(1)", "f(2)"]}
+    assert judge.asked[0].items() >= told.items()
 
 
-def test_a_rows_reference_goes_along(judge: Any) -> None:
-    service, url = judge
-    reward = judge_reward(url, reference="solution")
+def test_a_rows_reference_goes_along(judge: Judge) -> None:
+    reward = judge_reward(judge.url, reference="solution")
     columns = {"completions": ["PASSED"] * 2, "tests": [["f(1)"]] * 2, "solution": ["one", "two"]}
     assert reward(**columns) == [1.0, 1.0]
-    assert {asked["reference"] for asked in service.asked} == {"one", "two"}
+    assert {asked["reference"] for asked in judge.asked} == {"one", "two"}
 
 
-def test_what_was_not_judged_is_tried_again_and_then_no_reward(judge: Any) -> None:
-    service, url = judge
-    reward = judge_reward(url, column="cases")
+def test_what_was_not_judged_is_tried_again_and_then_no_reward(judge: Judge) -> None:
+    reward = judge_reward(judge.url, column="cases")
     completions = ["503 429 PASSED WRONG_ANSWER", " ".join(["503"] * reward_module.ATTEMPTS)]
     assert reward(completions=completions, cases=[["f(1)", "f(2)"]] * 2) == [0.5, None]
-    assert len(service.asked) == 3 + reward_module.ATTEMPTS
+    assert len(judge.asked) == 3 + reward_module.ATTEMPTS
 
 
-def test_a_program_is_looked_for_in_the_judged_language(judge: Any) -> None:
-    service, url = judge
+def test_a_program_is_looked_for_in_the_judged_language(judge: Judge) -> None:
     completion = "```lua\nPASSED\n```\nIn Python:\n```python\ndef f(): pass\n```\n"
-    assert judge_reward(url, language="lua")(completions=[completion], tests=[["f(1)"]]) == [1.0]
-    assert service.asked[0]["program"] == "PASSED\n"
+    assert judge_reward(judge.url, language="lua")(completions=[completion], tests=[["f(1)"]]) == [1.0]
+    assert judge.asked[0]["program"] == "PASSED\n"
 
 
 @pytest.mark.parametrize("status", [400, 401, 413])
-def test_a_refused_request_is_an_error(judge: Any, status: int) -> None:
+def test_a_refused_request_is_an_error(judge: Judge, status: int) -> None:
     with pytest.raises(RuntimeError, match=f"refused a request: {status}"):
-        judge_reward(judge[1])(completions=[str(status)], tests=[["f(1)"]])
+        judge_reward(judge.url)(completions=[str(status)], tests=[["f(1)"]])
 
 
-@pytest.mark.parametrize(
-    ("completion", "program"),
-    [
-        ("def f(): return 1", "def f(): return 1"),
-        ("First:\n```python\nx = 1\n```\nbetter:\n```python\nx = 2\n```\nDone.", "x = 2\n"),
-        ("```\nx = 3\n", "x = 3\n"),
-        ('```python title="a.py" \nx = 5\n```\nDone.', "x = 5\n"),
-        ([{"role": "assistant", "content": "```py\nx = 4\n```"}], "x = 4\n"),
-    ],
-)
-def test_the_program_in_a_completion(completion: Any, program: str) -> None:
-    assert program_in(completion) == program
+def test_the_last_message_of_a_chat_is_the_completion() -> None:
+    code = "```py\nx = 4\n```"
+    chat = [{"role": "user", "content": "?"}, {"role": "assistant", "content": code}]
+    assert program_in(chat) == program_in(code) == "x = 4\n"

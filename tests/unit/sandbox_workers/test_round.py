@@ -32,6 +32,12 @@ class ScriptedProgram:
 
 
 class Running(Round):
+    def __init__(self, program: Any, limits: dict[str, float]) -> None:
+        nobody: Any = None
+        super().__init__(nobody, nobody, limits)
+        self.program = program
+        self._start_clock(program)
+
     def _is_over(self) -> bool:
         return self.stop is not None
 
@@ -58,11 +64,8 @@ class Poll:
     ],
 )
 def test_memory_is_judged_by_every_look(wall_s: float, until_look_s: float, status: str | None) -> None:
-    nobody: Any = None
-    program: Any = ScriptedProgram(until_look_s)
-    played = Running(nobody, nobody, {"cpu_s": 1.0, "wall_s": wall_s, "memory_mb": 100})
-    played.program = program
-    played._start_clock(program)
+    program = ScriptedProgram(until_look_s)
+    played = Running(program, {"cpu_s": 1.0, "wall_s": wall_s, "memory_mb": 100})
     played._check()
     assert (played.stop.status if played.stop else None) == status
 
@@ -71,15 +74,11 @@ def test_memory_is_judged_by_every_look(wall_s: float, until_look_s: float, stat
 def test_the_clock_stands_still_while_the_machine_is_paused(
     monkeypatch: pytest.MonkeyPatch, paused_s: float
 ) -> None:
-    nobody: Any = None
-    program: Any = ScriptedProgram(0.1)
-    poll = Poll(paused_s)
+    poll, program = Poll(paused_s), ScriptedProgram(0.1)
     monkeypatch.setattr(round_module.time, "monotonic", lambda: poll.now)
     monkeypatch.setattr(round_module.select, "poll", lambda: poll)
-    played = Running(nobody, nobody, {"cpu_s": 1.0, "wall_s": 5.0, "memory_mb": 200})
-    played.program = program
-    program.holds_more_than = lambda memory_mb: False
-    played._start_clock(program)
+    monkeypatch.setattr(program, "holds_more_than", lambda memory_mb: False)
+    played = Running(program, {"cpu_s": 1.0, "wall_s": 5.0, "memory_mb": 200})
     played._watch({})
     assert played.stop is not None and played.stop.status == "TIME_LIMIT"
     taken_s = poll.now - 100.0

@@ -14,8 +14,19 @@ THEIRS = Stop("TIME_LIMIT", "more than 2 s of CPU")
 BROKEN = Stop("SANDBOX_ERROR", "more than 8 s by the clock, while waiting for the CPU")
 
 
-def judged(monkeypatch: pytest.MonkeyPatch, tests: int, stop: Stop, loaded: bool = True) -> tuple[list, int]:
-    """Statuses of a job in which each test ends with this stop, and how many rounds were started."""
+@pytest.mark.parametrize(
+    ("tests", "stop", "loaded", "rounds"),
+    [
+        (16, OURS, True, 16 + MOST_RETRIES),
+        (3, THEIRS, True, 3),
+        (16, BROKEN, True, 1),  # else each of the others would wait for three times its limit
+        (4, THEIRS, False, 1),
+    ],
+    ids=["doubt in each test", "no doubt", "the sandbox fails one test", "it cannot be loaded"],
+)
+def test_a_job_whose_tests_all_end_alike_is_tried_so_often(
+    monkeypatch: pytest.MonkeyPatch, tests: int, stop: Stop, loaded: bool, rounds: int
+) -> None:
     started = []
 
     class ScriptedPair:
@@ -36,13 +47,8 @@ def judged(monkeypatch: pytest.MonkeyPatch, tests: int, stop: Stop, loaded: bool
     verdicts = slot.judge(
         {"program": "", "tests": asked, "limits": {}, "language": None, "refuses_code": False}
     )
-    return [verdict.status for verdict in verdicts], len(started)
-
-
-def test_a_program_that_gives_doubt_in_each_test_is_tried_again_in_two(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert judged(monkeypatch, 16, OURS) == (["TIME_LIMIT"] * 16, 16 + MOST_RETRIES)
+    assert [verdict.status for verdict in verdicts] == [stop.status] * tests
+    assert len(started) == rounds
 
 
 @pytest.mark.parametrize(("never_asked", "isolation"), [(False, "shared"), (True, "separate")])
@@ -58,16 +64,3 @@ def test_a_test_that_never_asks_is_not_run_as_code(
         {"tests": [["", False, "reference", "", None]], "language": None, "refuses_code": False}
     )
     assert verdict.isolation == isolation
-
-
-def test_without_doubt_there_is_no_second_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert judged(monkeypatch, 3, THEIRS) == (["TIME_LIMIT"] * 3, 3)
-
-
-def test_where_the_sandbox_failed_one_test_it_says_so_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else each of them would wait for three times its limit."""
-    assert judged(monkeypatch, 16, BROKEN) == (["SANDBOX_ERROR"] * 16, 1)
-
-
-def test_what_cannot_be_loaded_fares_alike_with_every_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert judged(monkeypatch, 4, THEIRS, loaded=False) == (["TIME_LIMIT"] * 4, 1)
