@@ -302,8 +302,14 @@ class Caller:
         if it sees the changes only after each comparison, and if it sees them at once, as in Python."""
         if not any("w" in reply for _, reply in self._log):
             return False
+        self.end()
         self._replayed, self._containers = iter(self._log), Containers(0)
         return True
+
+    def end(self) -> None:
+        """Empties the containers of an evaluation that is over."""
+        if self._containers is not None:
+            self._containers.clear()
 
     def see_changes(self) -> None:
         """Makes the changes of the test's values that the program has made since the last call."""

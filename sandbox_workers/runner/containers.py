@@ -96,6 +96,12 @@ class Containers:
             self._were.pop(number, None)
             self._sent.discard(number)
 
+    def clear(self) -> None:
+        """Empties all containers: some may hold themselves, and no collector runs for them."""
+        for value in [value for values in self._objects.values() for value in values]:
+            if not isinstance(value, _VIEWS):
+                value.clear()
+
     def _add(self, number: int, value: Any) -> None:
         self._objects.setdefault(number, []).append(value)
         self._numbers[id(value)] = number
@@ -165,7 +171,8 @@ _ALONE = _count()
 def _items(value: Any) -> list[Any]:
     """Returns what a container holds, by no method of a subclass."""
     if isinstance(value, dict):
-        return [*dict.keys(value), *dict.values(value)]
+        base = OrderedDict if isinstance(value, OrderedDict) else dict
+        return [*base.keys(value), *base.values(value)]
     if isinstance(value, MappingProxyType):
         return [*value, *value.values()]
     if type(value) in _ITEMS:

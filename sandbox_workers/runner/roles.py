@@ -251,9 +251,12 @@ def run_data(
         return caller.ask("name", name) if name in program.variables else calls.Name(caller, name)
 
     asked = caller.asked
-    value = walk.Walk(test, named, shadowing, caller.see_changes).run()
-    if caller.again():
-        walk.Walk(test, named, shadowing).run()
+    try:
+        value = walk.Walk(test, named, shadowing, caller.see_changes).run()
+        if caller.again():
+            walk.Walk(test, named, shadowing).run()
+    finally:
+        caller.end()
     if caller.asked == asked and not (test.is_expression or test.only_loads):
         raise code_tests.NeverAsked("the test never uses the program")
     return value
