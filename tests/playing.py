@@ -201,3 +201,15 @@ def lines_of(episode: Episode) -> Iterator[str]:
 
 def with_tests(problem: Problem, *tests: Test) -> Problem:
     return replace(problem, baseline_tests=tests, hidden_tests=())
+
+
+def a_problem(**changes: Any) -> Problem:
+    """Returns the problem to double n, but for `changes`."""
+    double: dict[str, Any] = {
+        "id": "double",
+        "description": "Return n doubled.",
+        "function_signature": "def f(n: int) -> int:",
+        "baseline_tests": ("assert f(2) == 4", "assert f(-1) == -2"),
+        "reference_solution": "def f(n): return n * 2",
+    }
+    return Problem(**(double | changes))

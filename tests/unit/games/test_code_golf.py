@@ -10,7 +10,7 @@ from sparring.games.program_scores import JudgedProgram
 from sparring.games.programs.code_golf import CodeGolfRules
 from sparring.games.programs.game import SolverGame
 from sparring.games.programs.golf_rewards import GolfRules
-from tests.playing import Breaking, Letters, play, reader, with_tests
+from tests.playing import Letters, play, reader, with_tests
 
 PROBLEM = Problem(
     id="task001",
@@ -62,13 +62,6 @@ def test_a_grid_that_is_changed_in_place_stays_this_tests_own(sandbox):
     program = "def p(g):\n for r in g:r.reverse()\n return g"
     (attempt,) = play(game(), same, [reader("generator", [program])], sandbox).trajectories
     assert attempt.components["solved"] == 1.0
-
-
-def test_a_sandbox_failure_is_no_reward(sandbox):
-    broken = Breaking(sandbox, on={SHORT})
-    episode = play(game(), PROBLEM, [reader("generator", [SHORT, HALF])], broken)
-    assert [t.reward for t in episode.trajectories] == [None, 0.5]
-    assert episode.trajectories[0].components == {"sandbox_failure": 1.0}
 
 
 # ---------------------------------------------------------------------- the best one so far

@@ -5,30 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox_workers.local import LocalSandbox
 from sparring.core.evaluation import EvaluationSettings
-from sparring.core.problem import Problem
-from sparring.core.verdict import Limits
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
 from sparring.games.programs.game import SolverGame
 from sparring.games.programs.unit_tests import UnitTestsRules
-from tests.playing import Breaking, Letters, play, player, reader, sample_of
+from tests.playing import Breaking, Letters, a_problem, play, player, reader, sample_of
 
-PROBLEM = Problem(
-    id="double",
-    description="Double n.",
-    function_signature="def f(n: int) -> int:",
-    baseline_tests=("assert f(1) == 2", "assert f(3) == 6"),
-    reference_solution="def f(n): return n * 2",
-)
+PROBLEM = a_problem(baseline_tests=("assert f(1) == 2", "assert f(3) == 6"))
 RIGHT, WRONG = "def f(n): return n * 2", "def f(n): return n + 2"
-
-
-@pytest.fixture(scope="module")
-def sandbox():
-    with LocalSandbox("process", limits=Limits(cpu_s=0.5, wall_s=3.0)) as local:
-        yield local
 
 
 def learner(first: list[str], attempts: int, again: str = RIGHT):

@@ -3,7 +3,6 @@
 import pytest
 from pydantic import ValidationError
 
-from sparring.core.source import is_valid_python
 from sparring.core.verdict import Status, Verdict
 from sparring.games.programs.golf_rewards import GolfRules, fault_of, golf_reward, kaggle_score, utf8_bytes
 
@@ -51,18 +50,6 @@ def test_a_fault_costs_a_program_that_passes_nothing(fault, reward):
     assert golf_reward(1, 4, 10, RULES, fault)[0] == 0.5
 
 
-def test_components():
-    assert golf_reward(4, 4, 150, RULES)[1] == {
-        "pass_rate": 1.0,
-        "solved": 1.0,
-        "bytes": 150.0,
-        "brevity": 0.25,
-        "penalty": 0.0,
-        "kaggle_score": 2350.0,
-    }
-    assert golf_reward(3, 4, 150, RULES)[1]["kaggle_score"] == 0.0
-
-
 def test_the_competitions_score():
     assert kaggle_score(True, 60) == 2440.0
     assert kaggle_score(True, 2500) == kaggle_score(True, 9999) == 1.0
@@ -70,7 +57,6 @@ def test_the_competitions_score():
 
 
 def test_length_is_in_bytes():
-    assert utf8_bytes("p=lambda g:g") == 12
     assert utf8_bytes("é€😀") == 9
     assert utf8_bytes("\ud800") == 3
 
@@ -90,31 +76,3 @@ def test_a_sandbox_failure_is_no_reward():
 def test_rules_are_checked(key):
     with pytest.raises(ValidationError, match=key):
         GolfRules(**{key: -1})
-
-
-@pytest.mark.parametrize(
-    "code", ["", "p=lambda g:g\n", "def p(g):\n return g", "x = 10 ** 10 ** 10", "# é", "1if 1else 2"]
-)
-def test_valid_python(code):
-    assert is_valid_python(code)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "def p(g)",
-        "return 1",
-        "def p(g):\nreturn g",
-        "x = 1\0",
-        "\ud800",
-        "await x",
-        "(" * 10_000,
-        "-" * 100_000 + "1",
-        "lambda:" * 10_000 + "1",
-        "x" + ".y" * 100_000,
-        "9" * 60_000,
-    ],
-    ids=range(11),
-)
-def test_invalid_python(code):
-    assert not is_valid_python(code)

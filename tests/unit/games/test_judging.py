@@ -112,16 +112,13 @@ def test_programs_are_judged_behind_the_problems_preamble(table, sandbox, game):
     assert {outcome.status for outcome in attempt.outcomes} == {"PASSED"}
 
 
-REMEMBERS = "assert f(2) == 4 and (__import__('os').getpid() or True)"
-LOOKS_INTO = "assert f(2) == 4 and f.__code__.co_nlocals == 1"
-ASKS_A_HELPER = "assert f(2) == 4 and helper(2)"
-
-
 @pytest.mark.parametrize(
-    "test", [REMEMBERS, LOOKS_INTO, ASKS_A_HELPER, "assert f(2) == 4 and print(1) is None"]
+    "also",
+    ["(__import__('os').getpid() or True)", "f.__code__.co_nlocals == 1", "helper(2)", "print(1) is None"],
 )
-def test_a_players_test_is_calls_of_the_entry_point_and_comparisons(table, sandbox, test):
+def test_a_players_test_is_calls_of_the_entry_point_and_comparisons(table, sandbox, also):
     """Code could remember its runs, and fail every right program; or judge the program's style, or its helpers."""
+    test = f"assert f(2) == 4 and {also}"
     problem = replace(
         table.problem, reference_solution="def helper(n): return n\ndef f(n): return helper(n) * 2"
     )
