@@ -28,16 +28,12 @@ from sparring.games.programs.unit_tests import UnitTestsRules
 from sparring.games.rps.payoffs import EDGE
 from sparring.games.rps.rules import RpsRules
 from sparring.games.rules import matches
-from tests.playing import Letters, ScriptedPolicy, letters, sample_of
+from tests.playing import Letters, ScriptedPolicy, a_problem, letters, sample_of
 
 examples = settings(max_examples=100, deadline=None)
 
-PROBLEM = Problem(
-    id="double",
-    description="Return n doubled.",
-    function_signature="def f(n: int) -> int:",
-    baseline_tests=("assert f(2) == 4", "assert f(0) == 0", "assert f(-3) == -6", "assert f(1) == 2"),
-    reference_solution="def f(n): return n * 2",
+PROBLEM = a_problem(
+    baseline_tests=("assert f(2) == 4", "assert f(0) == 0", "assert f(-3) == -6", "assert f(1) == 2")
 )
 TEXTS = [
     "def f(n): return n * 2", "```python\nprint(1)\n```", "print(2)", "1 / 0", "def f(n) return", "", "\n", "é🙂",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lab.grammar import Kind, code, describe, difficulty, signature, structure
 from lab.misconceptions import MISCONCEPTIONS
-from lab.sampling import bland_input, edge_input, is_near_constant, random_spec, run_reference
+from lab.sampling import bland_input, edge_input, random_spec, run_reference
 from lab.traces import clean_trace, discriminator_suite, flawed_trace
 from sparring.core.source import parse_signature
 
@@ -42,22 +42,14 @@ def test_reference_keeps_its_types_and_its_own_tests(spec, seed):
         exec(f"assert f({argument!r}) == {output!r}", namespace)
 
 
-@examples
-@given(specs, specs)
-def test_a_description_has_one_meaning(first, second):
+def test_a_description_has_one_meaning():
     """Different programs never share a description. (One behaviour may still be described in several ways.)"""
-    if describe(first) == describe(second):
-        assert (code(first), signature(first)) == (code(second), signature(second))
-    if code(first) != code(second):
-        assert describe(first) != describe(second)
-
-
-def test_a_description_has_one_meaning_over_many_draws():
-    meaning: dict[str, str] = {}
+    meaning: dict[str, tuple[str, str]] = {}
     rng = Random(0)
     for _ in range(5000):
         spec = random_spec(rng)
-        assert meaning.setdefault(describe(spec), code(spec)) == code(spec)
+        program = code(spec), signature(spec)
+        assert meaning.setdefault(describe(spec), program) == program
 
 
 @examples
@@ -94,12 +86,5 @@ def test_suites_hold_as_many_calls_as_asked(spec, seed, tests):
 @given(specs)
 def test_difficulty_and_structure_follow_from_the_spec(spec):
     assert 1 <= difficulty(spec) <= 5
-    assert structure(spec) == structure(spec)
     assert all(isinstance(part, str) for part in structure(spec))
     assert (spec.otherwise is not None) == (spec.kind is Kind.INT_TO_INT)
-
-
-@examples
-@given(specs, seeds)
-def test_near_constancy_depends_on_the_seed_alone(spec, seed):
-    assert is_near_constant(spec, Random(seed)) == is_near_constant(spec, Random(seed))
