@@ -8,24 +8,13 @@ from hypothesis import strategies as st
 from lab.grammar import Kind, code, describe, difficulty, signature, structure
 from lab.misconceptions import MISCONCEPTIONS
 from lab.sampling import bland_input, edge_input, random_spec, run_reference
-from lab.traces import clean_trace, discriminator_suite, flawed_trace
-from sparring.core.source import parse_signature
+from lab.traces import clean_trace, flawed_trace
 
 seeds = st.integers(min_value=0, max_value=2**62)
 specs = seeds.map(lambda seed: random_spec(Random(seed)))
 examples = settings(max_examples=200, deadline=None)
 
 TYPES = {"int": int, "list": list, "str": str}
-
-
-@examples
-@given(specs)
-def test_code_compiles_and_defines_what_the_signature_names(spec):
-    namespace: dict = {}
-    exec(compile(code(spec), "reference", "exec"), namespace)
-    declared = parse_signature(signature(spec))
-    assert declared.name == "f"
-    assert namespace["f"].__code__.co_varnames[0] == declared.args.args[0].arg == spec.kind.parameter
 
 
 @examples
@@ -72,14 +61,6 @@ def test_a_flawed_trace_is_clean_before_the_first_misconception_that_applies(spe
     flawed, clean = flawed_trace(spec, Random(seed), probability=1.0), clean_trace(spec)
     assert flawed[: first - 1] == clean[: first - 1]
     assert (flawed == clean) == (first == 6)
-
-
-@examples
-@given(specs, seeds, st.integers(min_value=1, max_value=6))
-def test_suites_hold_as_many_calls_as_asked(spec, seed, tests):
-    lines = discriminator_suite(spec, Random(seed), tests=tests, weak=0.9, invalid=0.05).splitlines()
-    assert len(lines) == tests
-    assert all(line.startswith("f(") and line.endswith(")") for line in lines)
 
 
 @examples

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from lab.prediction import (
     MAX_OUTPUT,
     author_demonstration,
-    opponent_demonstration,
     prediction_topics,
     random_program,
 )
@@ -41,12 +40,3 @@ def test_a_program_prints_its_output_in_as_many_lines_as_asked(seed: int, size: 
 def test_an_unbroken_author_writes_a_program_that_prints_one_short_line(seed: int, topic) -> None:
     output = printed(author_demonstration(topic, Random(seed), broken=0.0))
     assert output.count("\n") == 1 and 2 <= len(output) <= MAX_OUTPUT + 1
-
-
-@examples
-@given(seeds)
-def test_a_slip_is_never_the_output(seed: int) -> None:
-    source, right = opponent_demonstration(Random(seed), wrong=0.0)
-    same_source, slip = opponent_demonstration(Random(seed), wrong=1.0)
-    assert source == same_source and printed(source) == f"{right}\n"
-    assert slip != right and slip.strip() == slip != ""

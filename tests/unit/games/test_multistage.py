@@ -29,6 +29,10 @@ def components(episode, attempt=0):
     )
 
 
+def told(trajectory):
+    return [(o.test, o.status, o.error) for o in trajectory.outcomes]
+
+
 # ---------------------------------------------------------------------- the play
 def test_an_attempt_is_five_turns_whose_prompts_extend_each_other(table):
     episode = table.play([RIGHT], ["assert f(1) == 2"])
@@ -123,8 +127,6 @@ def test_partial_credit_by_the_baseline_tests_needs_them_in_the_reward():
 
 
 # ---------------------------------------------------------------------- validity
-
-
 @pytest.mark.parametrize("test_format", ["strict", "relabel", "input_only"])
 def test_a_test_that_the_prompt_shows_is_no_valid_test(table, test_format):
     """Else a discriminator would earn most by copying an example, which says nothing new of any program."""
@@ -174,18 +176,16 @@ def test_no_number_that_is_stated_for_a_float_is_too_large(table, digits):
 @pytest.mark.parametrize("value", ["...", "[1, ...]", "1e999", "-1e999", "{'a': 1e999}"])
 @pytest.mark.parametrize("test_format", ["relabel", "strict"])
 def test_an_expected_value_that_cannot_be_written_down_is_a_wrong_one(table, value, test_format):
-    parts = components(
-        table.play([RIGHT], [f"assert f(1) == {value}\nassert f(2) == 4"], test_format=test_format)
-    )
+    suite = f"assert f(1) == {value}\nassert f(2) == 4"
+    parts = components(table.play([RIGHT], [suite], test_format=test_format))
     assert parts["valid"] == (2 if test_format == "relabel" else 1)
 
 
 def test_floats_need_not_be_equal_to_the_last_digit(table):
     table.problem = replace(table.problem, reference_solution="def f(n): return n * 0.1 * 3")
     in_another_order, wrong = "def f(n): return n * 0.3", "def f(n): return n * 0.31"
-    episode = table.play(
-        [in_another_order, wrong], ["assert f(1) == 0.3\nassert f(2) == 7"], test_format="relabel"
-    )
+    suite = "assert f(1) == 0.3\nassert f(2) == 7"
+    episode = table.play([in_another_order, wrong], [suite], test_format="relabel")
     parts = components(episode)
     assert (parts["valid"], parts["wrong_outputs"]) == (2, 1)
     assert rewards(episode, "generator") == [1.0, 0.0]
@@ -204,12 +204,6 @@ def test_a_reference_that_depends_on_chance_or_on_earlier_calls_confirms_nothing
     assert components(table.play([], ["f(1)\nf(2)"], test_format="input_only"))["valid"] == 0
 
 
-def test_a_value_that_changes_from_run_to_run_is_invalid(table):
-    table.sandbox.flaky = {"f(1)"}
-    parts = components(table.play([RIGHT], ["f(1)\nf(3)"], test_format="input_only"))
-    assert (parts["valid"], parts["fault_rejected"]) == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("suite", "reward"), [("", -1.0), ("gibberish, more", -1.0), ("assert f(1) == 5", 0.0)]
 )
@@ -222,9 +216,8 @@ def test_unparseable_is_punished_and_invalid_earns_nothing(table, suite, reward)
 
 def test_tests_beyond_the_maximum_are_not_run_and_lower_the_validity(table):
     """Else a policy learns to write on and on: the first four cost nothing by it, and all else is free."""
-    parts = components(
-        table.play([RIGHT], ["\n".join(f"assert f({i}) == {2 * i}" for i in range(1, 10))], max_tests=4)
-    )
+    suite = "\n".join(f"assert f({i}) == {2 * i}" for i in range(1, 10))
+    parts = components(table.play([RIGHT], [suite], max_tests=4))
     assert (parts["emitted"], parts["valid"], parts["fault_surplus"]) == (9, 4, 5)
     assert parts["validity"] == pytest.approx(4 / 9)
     asked = {test for _, tests, _ in table.sandbox.jobs for test in tests}
@@ -257,7 +250,10 @@ def test_a_suite_of_faults_never_reaches_the_sandbox(table):
 # ---------------------------------------------------------------------- the formats
 def test_relabel_takes_the_references_output_and_charges_for_the_wrong_one(table):
     episode = table.play([WRONG_AT_3], ["assert f(3) == 99\nassert f(1) == 2"], test_format="relabel")
-    assert valid_tests(episode) == [["assert f(3) == 6", "assert f(1) == 2"]]
+    assert told(episode.judged("discriminator")[0]) == [
+        ("assert f(3) == 6", "valid", "written as assert f(3) == 99"),
+        ("assert f(1) == 2", "valid", ""),
+    ]
     parts = components(episode)
     assert (parts["valid"], parts["wrong_outputs"]) == (2, 1)
     assert parts["validity"] == pytest.approx((2 - 0.5) / 2)
@@ -269,12 +265,6 @@ def test_input_only_asks_the_reference_for_the_output(table):
     assert valid_tests(episode) == [["assert f(3) == 6", "assert f(1) == 2"]]
     assert components(episode)["wrong_outputs"] == 0
     assert rewards(episode, "discriminator") == pytest.approx([0.5])
-
-
-@pytest.mark.parametrize("value", ["object()", "float('nan')", "lambda: 1"])
-def test_a_value_that_is_no_literal_cannot_be_an_expected_output(table, value):
-    table.problem = replace(table.problem, reference_solution=f"def f(n): return {value}")
-    assert components(table.play([RIGHT], ["f(1)"], test_format="input_only"))["fault_rejected"] == 1
 
 
 # ---------------------------------------------------------------------- infrastructure
@@ -300,12 +290,10 @@ def test_a_sandbox_failure_in_validation_leaves_the_baseline_tests_only(table, b
 
 # ---------------------------------------------------------------------- guards
 def test_a_timeout_where_the_reference_is_slow_too_counts_for_nobody(table):
-    table.sandbox.cpu_ms = {"assert f(1) == 2": 900.0, "assert f(2) == 4": 10.0}
-    table.sandbox.statuses = {
-        (WRONG, "assert f(1) == 2"): Status.TIME_LIMIT,
-        (WRONG, "assert f(2) == 4"): Status.TIME_LIMIT,
-    }
-    episode = table.play([WRONG, RIGHT], ["assert f(1) == 2\nassert f(2) == 4"])
+    slow, quick = "assert f(1) == 2", "assert f(2) == 4"
+    table.sandbox.cpu_ms = {slow: 900.0, quick: 10.0}
+    table.sandbox.statuses = dict.fromkeys([(WRONG, slow), (WRONG, quick)], Status.TIME_LIMIT)
+    episode = table.play([WRONG, RIGHT], [f"{slow}\n{quick}"])
     assert rewards(episode, "generator") == [0.0, 1.0]  # of the one test that counts
     assert components(episode)["pass_rate"] == 0.5
     assert [o.counts for o in episode.trajectories[0].outcomes] == [False, True]
@@ -401,8 +389,6 @@ def test_a_seat_may_be_empty(table, programs, suites):
 
 
 # ---------------------------------------------------------------------- what each test did
-def told(trajectory):
-    return [(o.test, o.status, o.error) for o in trajectory.outcomes]
 
 
 def test_a_program_keeps_what_each_test_did_to_it_and_whose_test_it_was(table):
@@ -414,9 +400,8 @@ def test_a_program_keeps_what_each_test_did_to_it_and_whose_test_it_was(table):
         ("assert f(1) == 2", "discriminator #0", "PASSED"),
         ("assert f(3) == 6", "discriminator #0 #1", "WRONG_ANSWER"),
     ]
-    assert {(o.status, o.error) for o in second.outcomes} == {
-        ("RUNTIME_ERROR", "ZeroDivisionError: division by zero")
-    }
+    assert {o.status for o in second.outcomes} == {"RUNTIME_ERROR"}
+    assert {o.error for o in second.outcomes} == {"ZeroDivisionError: division by zero"}
 
 
 def test_a_suite_keeps_what_became_of_each_of_its_tests(table):
@@ -438,24 +423,15 @@ def test_a_suite_keeps_what_became_of_each_of_its_tests(table):
     assert sum(o.status == "valid" for o in found.outcomes) == found.components["valid"]
 
 
-def test_a_suite_of_inputs_keeps_the_tests_that_programs_met(table):
-    table.problem = replace(
-        table.problem, reference_solution="def f(n): return n * 2 if n < 9 else float('nan')"
-    )
+@pytest.mark.parametrize("value", ["float('nan')", "print", "[int]"])
+def test_a_value_that_is_no_literal_cannot_be_an_expected_output(table, value):
+    reference = f"def f(n): return n * 2 if n < 9 else {value}"
+    table.problem = replace(table.problem, reference_solution=reference)
     episode = table.play([RIGHT, WRONG_AT_3], ["f(3)\nf(9)"], test_format="input_only")
-    (found,) = episode.judged("discriminator")
-    assert [(o.test, o.status, o.kills) for o in found.outcomes] == [
-        ("assert f(3) == 6", "valid", (1,)),
-        ("f(9)", "no_literal", ()),
-    ]
-    assert found.outcomes[1].error == "the reference gives nan"
-
-
-def test_a_corrected_test_shows_what_was_written(table):
-    episode = table.play([RIGHT], ["assert f(3) == 7"], test_format="relabel")
-    assert told(episode.judged("discriminator")[0]) == [
-        ("assert f(3) == 6", "valid", "written as assert f(3) == 7")
-    ]
+    valid, other = episode.judged("discriminator")[0].outcomes
+    assert (valid.test, valid.status, valid.kills) == ("assert f(3) == 6", "valid", (1,))
+    assert (other.test, other.status, other.kills) == ("f(9)", "no_literal", ())
+    assert other.error.startswith("the reference gives ") and components(episode)["fault_rejected"] == 1
 
 
 # ---------------------------------------------------------------------- what is met again
@@ -473,11 +449,8 @@ def test_a_test_of_the_book_that_all_pass_is_told_as_passed(table):
     past = {"discriminator": ("assert f(1) == 2", "assert f(2) == 5")}
     episode = table.play([RIGHT, WRONG_AT_3], ["assert f(3) == 6"], past=past)
     # the second one is no valid test (any more), so nobody fails it
-    assert episode.mistakes.tests == {
-        "assert f(1) == 2": False,
-        "assert f(2) == 5": False,
-        "assert f(3) == 6": True,
-    }
+    assert [test for test, failed in episode.mistakes.tests.items() if failed] == ["assert f(3) == 6"]
+    assert episode.mistakes.tests.keys() == {*past["discriminator"], "assert f(3) == 6"}
     assert rewards(episode, "generator") == [1.0, 0.5]
 
 
