@@ -175,6 +175,10 @@ def play(
     return asyncio.run(game.play(problem, table, sandbox or Breaking(), memory))
 
 
+def by_player(episode: Episode, name: str) -> list[Trajectory]:
+    return [trajectory for trajectory in episode.trajectories if trajectory.player == name]
+
+
 def lines_of(episode: Episode) -> Iterator[str]:
     """Yields an episode as JSON lines: one per turn, one per attempt, and one for the whole episode."""
     for trajectory in episode.trajectories:

@@ -28,7 +28,7 @@ from sparring.games.programs.unit_tests import UnitTestsRules
 from sparring.games.rps.payoffs import EDGE
 from sparring.games.rps.rules import RpsRules
 from sparring.games.rules import matches
-from tests.playing import Letters, ScriptedPolicy, a_problem, letters, sample_of
+from tests.playing import Letters, ScriptedPolicy, a_problem, by_player, letters, sample_of
 
 examples = settings(max_examples=100, deadline=None)
 
@@ -202,7 +202,7 @@ def test_every_judged_trajectory_is_one_token_sequence(kind, data, seed, max_tok
 def test_attempts_of_a_player_are_numbered_apart(rules, seed, attempts):
     for episode in run(rules, seed, attempts=attempts):
         for player in {t.player for t in episode.trajectories}:
-            numbers = [t.attempt for t in episode.trajectories if t.player == player]
+            numbers = [t.attempt for t in by_player(episode, player)]
             assert len(numbers) == len(set(numbers))
             if rules.kind != "output_prediction":
                 assert set(numbers) <= set(range(attempts))
@@ -258,7 +258,7 @@ def test_an_illegal_move_costs_the_offender_alone(rules, seed):
 def test_each_program_and_its_predictions_sum_to_zero(rules, seed, attempts):
     (episode,) = run(rules, seed, attempts=attempts)
     groups = {g[0].group: [t.reward for t in g] for g in episode.groups("opponent")}
-    for author in (t for t in episode.trajectories if t.player == "author"):
+    for author in by_player(episode, "author"):
         asked = str(author.attempt) in groups
         assert asked == bool(author.components.get("valid"))
         if asked:

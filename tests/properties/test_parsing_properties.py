@@ -58,24 +58,10 @@ def test_parsing_never_raises_and_never_reads_too_much(text, test_format):
 
 F = "```"
 FENCES = [F, f"{F}python\n", f"{F}text\n", "~~~", f"`{F}"]
-MARKS = [
-    "\n",
-    "\n\n",
-    "    ",
-    "- ",
-    "'''",
-    '"""',
-    "'",
-    "#",
-    "\\",
-    "\r",
-    "\x00",
-    "\ud800",
-    "<think>",
-    "</think>",
-]
+BLANKS = ["\n", "\n\n", "    ", "\r", "\x00", "\ud800"]
+MARKS = ["- ", "'''", '"""', "'", "#", "\\", "<think>", "</think>"]
 LINES = ["def f(x):\n", "    return 1\n", "x = 1\n", "Some words.", "@g\n"]
-pieces_of_answers = [*FENCES, *MARKS, *LINES]
+pieces_of_answers = [*FENCES, *BLANKS, *MARKS, *LINES]
 answers = st.one_of(texts, st.lists(st.sampled_from(pieces_of_answers), max_size=40).map("".join))
 names = st.sampled_from(["f", "g", "total", "x"])
 expressions = st.one_of(

@@ -7,12 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.prediction import (
-    MAX_OUTPUT,
-    author_demonstration,
-    prediction_topics,
-    random_program,
-)
+from lab.prediction import MAX_OUTPUT, author_demonstration, prediction_topics, random_program
 
 seeds = st.integers(min_value=0, max_value=2**62)
 examples = settings(max_examples=100, deadline=None)

@@ -79,10 +79,7 @@ def test_steps_go_from_the_easiest_to_the_hardest_and_never_back(levels, per_ste
 )  # fmt: skip
 def test_with_one_policy_there_are_its_steps_only(steps, others, both, stages):
     schedule = Schedule(
-        n_generator_steps=steps,
-        n_discriminator_steps=others,
-        k_alternating_steps=both,
-        stages=tuple(stages),
+        n_generator_steps=steps, n_discriminator_steps=others, k_alternating_steps=both, stages=tuple(stages)
     )
     curriculum = Curriculum(schedule, ("p",), 1, policies=("generator",), stages=(0,))
     assert curriculum.total_steps == steps

@@ -22,7 +22,7 @@ from sparring.sweeps import reports
 from sparring.sweeps.plots import learning_curves
 from sparring.sweeps.reporting import programs_of, task_rows
 from sparring.sweeps.runs import RunFiles
-from sparring.sweeps.statistics import correlation_range, falls, steps_to
+from sparring.sweeps.statistics import correlation_range, steps_to
 from sparring.sweeps.tables import Table
 from sparring.tracking.run_record import RunRecord
 from sparring.tracking.step import episode_metrics
@@ -298,21 +298,16 @@ def test_49_likeness_that_helps_correlates_with_gain_and_its_interval_says_how_s
         assert len(likeness) >= 4 or (low, high) == (-1, 1)
 
 
-@examples
-@given(st.lists(st.integers(-9, 9), max_size=9))
-def test_falls_are_where_a_value_is_below_the_one_before(values):
-    assert falls(values) == [i for i in range(1, len(values)) if values[i] < values[i - 1]]
-
-
 # ---------------------------------------------------------------------- a run's own records
-def attempt(
-    player: str, number: int, reward: float | None, solved: float, program: str = "x = 1"
-) -> Trajectory:
+def attempt(number: int, reward: float, solved: bool, program: str = "x = 1") -> Trajectory:
     completion = Completion(tokens=(1,), logprobs=(0.0,), version=1, finish_reason=FinishReason.STOP)
-    turn = Turn(stage=1, prompt_tokens=(1,), completion=completion, text="x")
-    components = {"solved": solved}
     return Trajectory(
-        player=player, attempt=number, turns=[turn], reward=reward, components=components, artifact=program
+        player="generator",
+        attempt=number,
+        turns=[Turn(stage=1, prompt_tokens=(1,), completion=completion, text="x")],
+        reward=reward,
+        components={"solved": float(solved)},
+        artifact=program,
     )
 
 
@@ -324,7 +319,7 @@ attempts = st.lists(
 def played(drawn: Sequence[tuple[str, float, bool]]) -> list[Episode]:
     episodes = {problem: Episode(problem_id=problem, trajectories=[]) for problem, *_ in drawn}
     for i, (problem, reward, solved) in enumerate(drawn):
-        episodes[problem].trajectories.append(attempt("generator", i, reward, float(solved)))
+        episodes[problem].trajectories.append(attempt(i, reward, solved))
     return list(episodes.values())
 
 
@@ -361,7 +356,7 @@ def test_25_a_step_has_reward_loss_and_success_rate_and_what_lacks_is_named(draw
 def test_28_the_share_of_valid_python_among_a_runs_programs_is_reported(valid):
     texts = ["def f(n):\n    return n" if ok else "def f(n) return" for ok in valid]
     assert [reports.is_python(text) for text in texts] == valid
-    trajectories = [attempt("generator", i, 0.0, 0.0, text) for i, text in enumerate(texts)]
+    trajectories = [attempt(i, 0.0, False, text) for i, text in enumerate(texts)]
     with folder() as directory:
         run = written(directory, "s", "seed1")
         episodes = [Episode(problem_id="p", trajectories=trajectories)]
@@ -420,7 +415,4 @@ def test_38_both_are_plotted(tmp_path):
     runs = [written(tmp_path, "s", str(low), held_out=[0, low], rewards=[low, 1]) for low in (0.25, 0.75)]
     figure = learning_curves(reports.curves(reports.by_setting(runs), METRIC), METRIC)
     drawn = {axis.get_title(): axis.lines[0].get_xydata().tolist() for axis in figure.axes}
-    assert drawn == {
-        f"validation: {METRIC}": [[0, 0], [1, 0.5]],
-        "training: mean reward": [[1, 0.5], [2, 1]],
-    }
+    assert drawn == {f"validation: {METRIC}": [[0, 0], [1, 0.5]], "training: mean reward": [[1, 0.5], [2, 1]]}

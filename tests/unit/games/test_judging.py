@@ -16,7 +16,7 @@ from sparring.games.programs.code_execution import CodeExecutionRules
 from sparring.games.programs.code_golf import CodeGolfRules
 from sparring.games.programs.game import SolverGame
 from sparring.games.programs.unit_tests import UnitTestsRules
-from tests.playing import Breaking, play, player, reader, with_tests
+from tests.playing import Breaking, by_player, play, player, reader, with_tests
 
 
 def statuses(trajectory) -> list[str]:
@@ -107,7 +107,7 @@ def test_programs_are_judged_behind_the_problems_preamble(table, sandbox, game):
     seats = [player("generator", lambda *_: program), player("discriminator", lambda *_: "assert f(3) == 4")]
     episode = play(game, problem, seats if isinstance(game, MultistageGame) else seats[:1], judges)
     assert judges.jobs and all("one = 1" in source for source, *_ in judges.jobs)
-    (attempt,) = (t for t in episode.trajectories if t.player == "generator")
+    (attempt,) = by_player(episode, "generator")
     assert attempt.artifact == program
     assert {outcome.status for outcome in attempt.outcomes} == {"PASSED"}
 
@@ -127,5 +127,5 @@ def test_a_players_test_is_calls_of_the_entry_point_and_comparisons(table, sandb
         reader("discriminator", [test, f"{test}\nassert f(3) == 6"]),
     ]
     episode = play(MultistageGame(MultistageRules(stages=0, test_format="strict")), problem, players, sandbox)
-    none, one = (t for t in episode.trajectories if t.player == "discriminator")
+    none, one = by_player(episode, "discriminator")
     assert (none.components["valid"], one.components["valid"]) == (0, 1)

@@ -11,7 +11,7 @@ from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rewards import RewardRules
 from sparring.games.multistage.rules import MultistageRules
 from sparring.tracking.runs import BECAME
-from tests.playing import Letters, player, sample_of
+from tests.playing import Letters, by_player, player, sample_of
 
 RIGHT = "def f(n): return n + n"
 WRONG_AT_3 = "def f(n): return 7 if n == 3 else n * 2"
@@ -20,13 +20,11 @@ BROKEN_SYNTAX = "def f(n) return"
 
 
 def rewards(episode, player):
-    return [t.reward for t in episode.trajectories if t.player == player]
+    return [t.reward for t in by_player(episode, player)]
 
 
 def components(episode, attempt=0):
-    return next(
-        t.components for t in episode.trajectories if (t.player, t.attempt) == ("discriminator", attempt)
-    )
+    return by_player(episode, "discriminator")[attempt].components
 
 
 def told(trajectory):
@@ -47,7 +45,7 @@ def test_an_attempt_is_five_turns_whose_prompts_extend_each_other(table):
 
 
 def valid_tests(episode: Episode) -> list[list[str]]:
-    suites = [t for t in episode.trajectories if t.player == "discriminator"]
+    suites = by_player(episode, "discriminator")
     return [[o.test for o in suite.outcomes if o.status == "valid"] for suite in suites]
 
 

@@ -5,7 +5,7 @@ import pytest
 from sparring.core.verdict import Limits
 from sparring.games.prediction.game import _OTHER_HEAP, OutputPredictionGame
 from sparring.games.prediction.rules import OutputPredictionRules, foul
-from tests.playing import Breaking, Letters, a_problem, play, player, reader
+from tests.playing import Breaking, Letters, a_problem, by_player, play, player, reader
 
 TOPIC = a_problem(id="sums", description="sums", function_signature="", baseline_tests=())
 QUICK = Limits(cpu_s=0.3, wall_s=6.0, memory_mb=128, output_kb=16)
@@ -13,10 +13,6 @@ QUICK = Limits(cpu_s=0.3, wall_s=6.0, memory_mb=128, output_kb=16)
 
 def game(**rules) -> OutputPredictionGame:
     return OutputPredictionGame(OutputPredictionRules(sandbox_limits=QUICK, **rules))
-
-
-def by_player(episode, name):
-    return [t for t in episode.trajectories if t.player == name]
 
 
 # ---------------------------------------------------------------------- rewards

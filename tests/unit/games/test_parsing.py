@@ -41,8 +41,7 @@ def test_strict_canonicalises_calls_with_literals():
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["assert f(1)", "assert not f(1)", "assert f(f(1)) > 2", "assert f(1) != 2", "assert 2 == f(1)"],
+    "line", ["assert f(1)", "assert not f(1)", "assert f(f(1)) > 2", "assert f(1) != 2", "assert 2 == f(1)"]
 )
 def test_strict_takes_any_assert(line):
     test = one(line)

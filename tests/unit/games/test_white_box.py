@@ -5,16 +5,12 @@ import pytest
 from sparring.core.episode import Episode
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
-from tests.playing import Letters
+from tests.playing import Letters, by_player, letters
 from tests.unit.games.test_multistage import RIGHT, WRONG, WRONG_AT_3, components, rewards
 
 
 def shown_to(episode: Episode) -> list[str]:
-    return [
-        "".join(map(chr, t.turns[0].prompt_tokens))
-        for t in episode.trajectories
-        if t.player == "discriminator"
-    ]
+    return [letters(t.turns[0].prompt_tokens) for t in by_player(episode, "discriminator")]
 
 
 def test_each_suite_is_written_against_one_program_after_another(table):
