@@ -168,13 +168,6 @@ def test_the_scores_are_of_what_solves_its_task():
     assert CodeGolfRules().further_scores(programs[2:]) == {"kaggle_score": 0}
 
 
-def test_a_program_is_judged_with_what_its_problem_puts_around_it(sandbox):
-    problem = replace(PROBLEM, preamble="from operator import itemgetter")
-    program = "def p(grid):\n    return [*map(itemgetter(slice(None, None, -1)), grid)]"
-    (attempt,) = play(game(), problem, [reader("generator", [program])], sandbox).trajectories
-    assert attempt.components["solved"] == 1 and attempt.components["bytes"] == len(program)
-
-
 def test_what_is_no_grid_task_is_refused():
     assert "function p(grid)" in (
         CodeGolfRules().refuse(replace(PROBLEM, function_signature="def f(n):")) or ""
