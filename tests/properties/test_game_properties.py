@@ -35,6 +35,7 @@ examples = settings(max_examples=100, deadline=None)
 PROBLEM = a_problem(
     baseline_tests=("assert f(2) == 4", "assert f(0) == 0", "assert f(-3) == -6", "assert f(1) == 2")
 )
+REMEMBERED = ("print(1)", "def f(n): return 0")
 TEXTS = [
     "def f(n): return n * 2", "```python\nprint(1)\n```", "print(2)", "1 / 0", "def f(n) return", "", "\n", "é🙂",
     "assert f(1) == 2\nassert f(3) == 7\nassert f(1) == 2", "f(1)\nf(2)\nf(x)", "import time",
@@ -155,7 +156,7 @@ def run(rules: GameRules, draw_seed: int, *, failing: float = 0.1, attempts: int
         problems=tuple(problems_of(rules)),
         attempts=dict.fromkeys(rules.seats, attempts),
         temperatures=dict.fromkeys(rules.seats, 1.0),
-        memory={"double": ("print(1)", "def f(n): return 0")},
+        memory={"double": REMEMBERED},
     )
     return asyncio.run(runner.play(request))[0].episodes
 
@@ -187,14 +188,19 @@ def test_rewards_are_finite_in_their_range_and_absent_where_the_sandbox_failed(
 @pytest.mark.parametrize("kind", rules_of)
 @examples
 @given(st.data(), st.integers(0, 2**40), st.integers(1, 200))
-def test_every_judged_trajectory_is_one_token_sequence(kind, data, seed, max_tokens):
-    for trajectory in trajectories(run(data.draw(rules_of[kind]), seed, max_tokens=max_tokens)):
-        if trajectory.reward is None:
-            continue
-        sample = sample_of(trajectory)
-        assert sum(sample.sampled) == sum(sample.trained) == trajectory.token_count > 0
-        last = trajectory.turns[-1]
-        assert list(sample.tokens) == [*last.prompt_tokens, *last.completion.tokens]
+def test_every_judged_trajectory_is_one_token_sequence_no_longer_than_the_game_says(
+    kind, data, seed, max_tokens
+):
+    rules = data.draw(rules_of[kind])
+    for problem, episode in zip(problems_of(rules), run(rules, seed, max_tokens=max_tokens), strict=True):
+        for trajectory in (t for t in episode.trajectories if t.reward is not None):
+            sample = sample_of(trajectory)
+            assert sum(sample.sampled) == sum(sample.trained) == trajectory.token_count > 0
+            last = trajectory.turns[-1]
+            assert list(sample.tokens) == [*last.prompt_tokens, *last.completion.tokens]
+            if max_tokens >= max(map(len, REMEMBERED)):  # as a player that wrote them has
+                longest = rules.game().longest(problem, trajectory.player, Letters(), max_tokens)
+                assert len(sample.tokens) <= longest
 
 
 @examples

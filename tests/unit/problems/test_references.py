@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparring.core.interfaces import SandboxFailure
-from sparring.core.verdict import KnownTest, ReferenceTest, Status, Verdict, known_by
+from sparring.core.verdict import KnownTest, OutputTest, ReferenceTest, Status, Verdict, known_by
 from sparring.problems.loader import ProblemFileError, load_problems
 from sparring.problems.references import Offence, judge_references, validate_references
 from sparring.runtime.problem_sets import without_failing
@@ -96,7 +96,9 @@ def test_what_the_reference_did_not_pass_says_nothing_of_its_results(status):
     assert type(known_by("assert f(1).x == 2", [Verdict(status=status)])) is str
     refused = known_by(ReferenceTest("f(1)"), [Verdict(status=Status.PASSED), Verdict(status=status)])
     assert type(refused) is str  # no program is trusted as the reference was
-    assert type(known_by("f(1)", [Verdict(status=Status.PASSED)] * 2)) is KnownTest
+    passed = [Verdict(status=Status.PASSED)] * 2
+    assert type(known_by("f(1)", passed)) is KnownTest
+    assert known_by(OutputTest(stdout="1"), passed) == OutputTest(stdout="1")
 
 
 @pytest.mark.parametrize("seen", [{}, {"asked_objects": True}, {"isolation": "shared"}])
