@@ -386,6 +386,16 @@ def test_a_seat_may_be_empty(table, programs, suites):
     assert all(t.reward is None for t in episode.trajectories)
 
 
+def test_hostile_suites_do_not_end_the_episode(table):
+    hostile = [
+        "assert f(0x" + "f" * 6000 + ") == 1",
+        "assert f" + ".a" * 190,
+        "assert f(1\x00) == 2",
+        "[" * 900,
+    ]
+    assert rewards(table.play([RIGHT], [*hostile, "assert f(1) == 2"]), "generator") == [1.0]
+
+
 # ---------------------------------------------------------------------- what each test did
 
 
