@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def problem_file(path: Path, problems: Sequence[Problem]) -> Path:
     return path
 
 
-def outcome(program: str, test: str) -> str:
+def outcome(program: str, test: Any) -> str:
     """Runs a test in this process and returns its outcome; the files hold trusted code only."""
     namespace: dict = {}
     limit = sys.getrecursionlimit()  # which a harness may raise

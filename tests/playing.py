@@ -175,6 +175,10 @@ def play(
     return asyncio.run(game.play(problem, table, sandbox or Breaking(), memory))
 
 
+def by_player(episode: Episode, name: str) -> list[Trajectory]:
+    return [trajectory for trajectory in episode.trajectories if trajectory.player == name]
+
+
 def lines_of(episode: Episode) -> Iterator[str]:
     """Yields an episode as JSON lines: one per turn, one per attempt, and one for the whole episode."""
     for trajectory in episode.trajectories:
@@ -201,3 +205,15 @@ def lines_of(episode: Episode) -> Iterator[str]:
 
 def with_tests(problem: Problem, *tests: Test) -> Problem:
     return replace(problem, baseline_tests=tests, hidden_tests=())
+
+
+def a_problem(**changes: Any) -> Problem:
+    """Returns the problem to double n, but for `changes`."""
+    double: dict[str, Any] = {
+        "id": "double",
+        "description": "Return n doubled.",
+        "function_signature": "def f(n: int) -> int:",
+        "baseline_tests": ("assert f(2) == 4", "assert f(-1) == -2"),
+        "reference_solution": "def f(n): return n * 2",
+    }
+    return Problem(**(double | changes))

@@ -2,7 +2,7 @@ from statistics import fmean
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.advantages.dr_grpo import dr_grpo
@@ -22,10 +22,8 @@ groups = st.lists(reward, min_size=2, max_size=16).filter(lambda g: max(g) - min
 
 @examples
 @given(groups)
-def test_grpo_is_centred_and_of_unit_size(rewards):
-    advantages = grpo(rewards)
-    assert fmean(advantages) == pytest.approx(0, abs=1e-9)
-    assert sum(a * a for a in advantages) <= len(rewards) - 1 + 1e-9
+def test_grpo_is_of_unit_size(rewards):
+    assert sum(a * a for a in grpo(rewards)) <= len(rewards) - 1 + 1e-9
 
 
 @examples
@@ -34,15 +32,6 @@ def test_grpo_keeps_the_order(rewards):
     advantages = grpo(rewards)
     ranked = [a for _, a in sorted(zip(rewards, advantages, strict=True))]
     assert ranked == sorted(ranked)
-
-
-@examples
-@given(groups, st.randoms(use_true_random=False))
-def test_grpo_permutes_with_its_group(rewards, rng):
-    order = rng.sample(range(len(rewards)), len(rewards))
-    permuted = grpo([rewards[i] for i in order])
-    advantages = grpo(rewards)
-    assert permuted == pytest.approx([advantages[i] for i in order], abs=1e-9)
 
 
 @examples
@@ -89,7 +78,7 @@ def test_grpo_credit_pairs_rewards_with_their_advantages(rewards):
 
 
 @examples
-@given(groups, st.randoms(use_true_random=False), st.sampled_from([dr_grpo, rloo]))
+@given(groups, st.randoms(use_true_random=False), st.sampled_from([grpo, dr_grpo]))
 def test_group_estimators_are_centred_and_permute_with_their_group(rewards, rng, estimator):
     advantages = estimator(rewards)
     assert fmean(advantages) == pytest.approx(0, abs=1e-9)
@@ -166,27 +155,4 @@ def test_gae_is_the_weighted_sum_of_all_later_errors(trajectory, gamma, lam):
     expected = [sum((gamma * lam) ** (k - t) * deltas[k] for k in range(t, length)) for t in range(length)]
     advantages, returns = gae(rewards, values, gamma, lam)
     assert advantages.tolist() == pytest.approx(expected, abs=1e-9)
-    assert returns.tolist() == pytest.approx(
-        [a + v for a, v in zip(expected, values.tolist(), strict=True)], abs=1e-9
-    )
-
-
-@examples
-@given(trajectories(), unit)
-def test_with_lambda_1_returns_do_not_depend_on_the_values(trajectory, gamma):
-    rewards, values = trajectory
-    _, returns = gae(rewards, values, gamma, 1.0)
-    expected = [
-        sum(gamma ** (k - t) * rewards[k].item() for k in range(t, len(rewards))) for t in range(len(rewards))
-    ]
-    assert returns.tolist() == pytest.approx(expected, abs=1e-9)
-
-
-@examples
-@given(trajectories(), unit)
-def test_perfect_values_leave_no_advantage(trajectory, lam):
-    rewards, _ = trajectory
-    values = rewards.flip(0).cumsum(0).flip(0)
-    advantages, _ = gae(rewards, values, 1.0, lam)
-    assume(len(rewards))
-    assert advantages.abs().max().item() < 1e-9
+    assert (returns - values).tolist() == pytest.approx(expected, abs=1e-9)

@@ -28,17 +28,14 @@ from sparring.games.programs.unit_tests import UnitTestsRules
 from sparring.games.rps.payoffs import EDGE
 from sparring.games.rps.rules import RpsRules
 from sparring.games.rules import matches
-from tests.playing import Letters, ScriptedPolicy, letters, sample_of
+from tests.playing import Letters, ScriptedPolicy, a_problem, by_player, letters, sample_of
 
 examples = settings(max_examples=100, deadline=None)
 
-PROBLEM = Problem(
-    id="double",
-    description="Return n doubled.",
-    function_signature="def f(n: int) -> int:",
-    baseline_tests=("assert f(2) == 4", "assert f(0) == 0", "assert f(-3) == -6", "assert f(1) == 2"),
-    reference_solution="def f(n): return n * 2",
+PROBLEM = a_problem(
+    baseline_tests=("assert f(2) == 4", "assert f(0) == 0", "assert f(-3) == -6", "assert f(1) == 2")
 )
+REMEMBERED = ("print(1)", "def f(n): return 0")
 TEXTS = [
     "def f(n): return n * 2", "```python\nprint(1)\n```", "print(2)", "1 / 0", "def f(n) return", "", "\n", "é🙂",
     "assert f(1) == 2\nassert f(3) == 7\nassert f(1) == 2", "f(1)\nf(2)\nf(x)", "import time",
@@ -159,7 +156,7 @@ def run(rules: GameRules, draw_seed: int, *, failing: float = 0.1, attempts: int
         problems=tuple(problems_of(rules)),
         attempts=dict.fromkeys(rules.seats, attempts),
         temperatures=dict.fromkeys(rules.seats, 1.0),
-        memory={"double": ("print(1)", "def f(n): return 0")},
+        memory={"double": REMEMBERED},
     )
     return asyncio.run(runner.play(request))[0].episodes
 
@@ -191,14 +188,19 @@ def test_rewards_are_finite_in_their_range_and_absent_where_the_sandbox_failed(
 @pytest.mark.parametrize("kind", rules_of)
 @examples
 @given(st.data(), st.integers(0, 2**40), st.integers(1, 200))
-def test_every_judged_trajectory_is_one_token_sequence(kind, data, seed, max_tokens):
-    for trajectory in trajectories(run(data.draw(rules_of[kind]), seed, max_tokens=max_tokens)):
-        if trajectory.reward is None:
-            continue
-        sample = sample_of(trajectory)
-        assert sum(sample.sampled) == sum(sample.trained) == trajectory.token_count > 0
-        last = trajectory.turns[-1]
-        assert list(sample.tokens) == [*last.prompt_tokens, *last.completion.tokens]
+def test_every_judged_trajectory_is_one_token_sequence_no_longer_than_the_game_says(
+    kind, data, seed, max_tokens
+):
+    rules = data.draw(rules_of[kind])
+    for problem, episode in zip(problems_of(rules), run(rules, seed, max_tokens=max_tokens), strict=True):
+        for trajectory in (t for t in episode.trajectories if t.reward is not None):
+            sample = sample_of(trajectory)
+            assert sum(sample.sampled) == sum(sample.trained) == trajectory.token_count > 0
+            last = trajectory.turns[-1]
+            assert list(sample.tokens) == [*last.prompt_tokens, *last.completion.tokens]
+            if max_tokens >= max(map(len, REMEMBERED)):  # as a player that wrote them has
+                longest = rules.game().longest(problem, trajectory.player, Letters(), max_tokens)
+                assert len(sample.tokens) <= longest
 
 
 @examples
@@ -206,7 +208,7 @@ def test_every_judged_trajectory_is_one_token_sequence(kind, data, seed, max_tok
 def test_attempts_of_a_player_are_numbered_apart(rules, seed, attempts):
     for episode in run(rules, seed, attempts=attempts):
         for player in {t.player for t in episode.trajectories}:
-            numbers = [t.attempt for t in episode.trajectories if t.player == player]
+            numbers = [t.attempt for t in by_player(episode, player)]
             assert len(numbers) == len(set(numbers))
             if rules.kind != "output_prediction":
                 assert set(numbers) <= set(range(attempts))
@@ -262,7 +264,7 @@ def test_an_illegal_move_costs_the_offender_alone(rules, seed):
 def test_each_program_and_its_predictions_sum_to_zero(rules, seed, attempts):
     (episode,) = run(rules, seed, attempts=attempts)
     groups = {g[0].group: [t.reward for t in g] for g in episode.groups("opponent")}
-    for author in (t for t in episode.trajectories if t.player == "author"):
+    for author in by_player(episode, "author"):
         asked = str(author.attempt) in groups
         assert asked == bool(author.components.get("valid"))
         if asked:

@@ -5,21 +5,13 @@ from hypothesis import strategies as st
 
 from sparring.core.answers import extract_program, last_block, without_thinking
 from sparring.core.fences import fenced_blocks
-from sparring.core.problem import Problem
 from sparring.games.multistage.emitted import InputLimits, parse_suite
+from tests.playing import a_problem
 
 examples = settings(max_examples=300, deadline=None)
 
 FORMATS = st.sampled_from(["strict", "relabel", "input_only"])
 FAULTS = {"", "parse", "literal", "contract", "size"}
-LIMITS = InputLimits()
-PROBLEM = Problem(
-    id="p",
-    description="",
-    function_signature="def f(x):",
-    baseline_tests=(),
-    reference_solution="",
-)
 
 PIECES = (
     """assert |f|(|)|[|]|{|}|==| == |,|1|-|0x|1e999|'|"|#|:|x=|*|**|lambda|None|not |b'|j|.a|```""".split("|")  # noqa: SIM905
@@ -49,54 +41,27 @@ values = st.recursive(
 )
 
 
-def parse(text: str, test_format: str, max_tests: int = 8, **limits):
-    limit = InputLimits(**limits) if limits else LIMITS
-    return parse_suite(text, PROBLEM, test_format=test_format, limits=limit)[:max_tests]
+def parse(text: str, test_format: str, signature: str = "def f(x):", **limits):
+    problem = a_problem(function_signature=signature, baseline_tests=())
+    return parse_suite(text, problem, test_format=test_format, limits=InputLimits(**limits))
 
 
 @examples
-@given(texts, FORMATS, st.integers(1, 5))
-def test_parsing_never_raises_and_never_reads_too_much(text, test_format, max_tests):
-    tests = parse(text, test_format, max_tests)
-    assert len(tests) <= max_tests
-    for test in tests:
+@given(texts, FORMATS)
+def test_parsing_never_raises_and_never_reads_too_much(text, test_format):
+    for test in parse(text, test_format):
         assert test.fault in FAULTS
         if not test.fault:
-            assert len(test.source) <= LIMITS.chars + 20  # canonical spelling may be a little longer
+            assert len(test.source) <= InputLimits().chars + 20  # canonical spelling may be a little longer
             ast.parse(test.source)
 
 
 F = "```"
-pieces_of_answers = [
-    *(
-        F,
-        f"{F}python\n",
-        f"{F}text\n",
-        "~~~",
-        f"`{F}",
-        "\n",
-        "\n\n",
-        "    ",
-        "- ",
-        "'''",
-        '"""',
-        "'",
-        "#",
-        "\\",
-        "\r",
-    ),
-    *(
-        "<think>",
-        "</think>",
-        "def f(x):\n",
-        "    return 1\n",
-        "x = 1\n",
-        "Some words.",
-        "@g\n",
-        "\x00",
-        "\ud800",
-    ),
-]
+FENCES = [F, f"{F}python\n", f"{F}text\n", "~~~", f"`{F}"]
+BLANKS = ["\n", "\n\n", "    ", "\r", "\x00", "\ud800"]
+MARKS = ["- ", "'''", '"""', "'", "#", "\\", "<think>", "</think>"]
+LINES = ["def f(x):\n", "    return 1\n", "x = 1\n", "Some words.", "@g\n"]
+pieces_of_answers = [*FENCES, *BLANKS, *MARKS, *LINES]
 answers = st.one_of(texts, st.lists(st.sampled_from(pieces_of_answers), max_size=40).map("".join))
 names = st.sampled_from(["f", "g", "total", "x"])
 expressions = st.one_of(
@@ -163,19 +128,15 @@ def test_a_program_comes_back_from_every_shape(program, shape, before):
 @examples
 @given(st.lists(values, max_size=3), values)
 def test_a_canonical_test_evaluates_back_to_the_same_literals(arguments, expected):
-    problem = Problem(
-        id="p", description="", function_signature="def f(*x):", baseline_tests=(), reference_solution=""
-    )
     line = f"assert f({', '.join(map(repr, arguments))}) == {expected!r}"
-    limits = InputLimits(chars=10_000)
-    (test,) = parse_suite(line, problem, test_format="relabel", limits=limits)
+    (test,) = parse(line, "relabel", "def f(*x):", chars=10_000)
     assert test.fault == ""
     got: list = []
     namespace = {"f": lambda *a: got.extend(a)}
     eval(test.call, namespace)
     assert got == arguments and [type(a) for a in got] == [type(a) for a in arguments]
     assert ast.literal_eval(test.expected) == expected
-    (again,) = parse_suite(test.source, problem, test_format="relabel", limits=limits)
+    (again,) = parse(test.source, "relabel", "def f(*x):", chars=10_000)
     assert again.identity == test.identity
 
 

@@ -58,11 +58,7 @@ def some_pairs(least: int):
 
 
 tasks = st.builds(
-    GridTask,
-    st.text("abc0123456789_", min_size=1, max_size=8),
-    some_pairs(1),
-    some_pairs(1),
-    some_pairs(0),
+    GridTask, st.text("abc0123456789_", min_size=1, max_size=8), some_pairs(1), some_pairs(1), some_pairs(0)
 )
 programs = st.tuples(
     st.integers(0, 2**32), st.booleans(), st.sampled_from(["verbose", "plain", "terse"])

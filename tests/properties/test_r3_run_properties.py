@@ -1,13 +1,13 @@
 """Properties of the code golf requirements (R3) about curricula, sampling and evaluation, by their numbers."""
 
 import asyncio
-import json
 import re
 import tempfile
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +19,6 @@ from configs.schema import Config
 from sparring.core.episode import Completion, Episode, Trajectory
 from sparring.core.evaluation import EvaluationSettings
 from sparring.core.interfaces import Sampling, SandboxFailure
-from sparring.core.problem import Problem
 from sparring.core.verdict import Status, Verdict
 from sparring.curriculum.curriculum import Curriculum, Schedule
 from sparring.games.programs.code_execution import CodeExecutionRules
@@ -27,7 +26,9 @@ from sparring.games.programs.evaluator import SolverEvaluator
 from sparring.problems.loader import ProblemFileError
 from sparring.runtime.build import ordered_ids
 from sparring.runtime.problem_sets import load_splits
+from tests.datasets import problem_file
 from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
+from tests.playing import a_problem
 
 examples = settings(max_examples=100, deadline=None)
 
@@ -47,12 +48,7 @@ def played(levels: list[int], per_step: int, steps: int) -> list[list[int]]:
             "curriculum": {"order": "difficulty", "problems_per_step": per_step, "n_generator_steps": steps},
         }
     )
-    problems = [
-        Problem(
-            id=i, description=i, function_signature="", baseline_tests=(), reference_solution="", difficulty=d
-        )
-        for i, d in by_id.items()
-    ]
+    problems = [a_problem(id=i, description=i, difficulty=d) for i, d in by_id.items()]
     curriculum = Curriculum(**config.curriculum_arguments(ordered_ids(config, problems)))
     found = []
     while (assignment := curriculum.next()) is not None:
@@ -83,10 +79,7 @@ def test_steps_go_from_the_easiest_to_the_hardest_and_never_back(levels, per_ste
 )  # fmt: skip
 def test_with_one_policy_there_are_its_steps_only(steps, others, both, stages):
     schedule = Schedule(
-        n_generator_steps=steps,
-        n_discriminator_steps=others,
-        k_alternating_steps=both,
-        stages=tuple(stages),
+        n_generator_steps=steps, n_discriminator_steps=others, k_alternating_steps=both, stages=tuple(stages)
     )
     curriculum = Curriculum(schedule, ("p",), 1, policies=("generator",), stages=(0,))
     assert curriculum.total_steps == steps
@@ -178,12 +171,7 @@ def test_a_mean_is_the_sum_over_the_tasks_by_their_number(results):
             statuses = [Status.PASSED if p else Status.WRONG_ANSWER for p in passed]
             return [Verdict(status=s) for s in statuses]
 
-    problems = [
-        Problem(
-            id=f"p{i}", description="", function_signature="", baseline_tests=("x",), reference_solution=""
-        )
-        for i in range(len(results))
-    ]
+    problems = [a_problem(id=f"p{i}") for i in range(len(results))]
     episodes = [
         Episode(
             problem_id=f"p{i}",
@@ -191,14 +179,10 @@ def test_a_mean_is_the_sum_over_the_tasks_by_their_number(results):
                 Trajectory(player="generator", attempt=0, turns=[], artifact=str(i), reward=reward)
             ],
         )
-        for i, (reward, _, _) in enumerate(results)
+        for i, (reward, *_) in enumerate(results)
     ]
-    evaluator = SolverEvaluator(
-        problems,
-        Known(),  # type: ignore[arg-type]
-        CodeExecutionRules(),
-        EvaluationSettings(),
-    )
+    sandbox: Any = Known()
+    evaluator = SolverEvaluator(problems, sandbox, CodeExecutionRules(), EvaluationSettings())
     scores = asyncio.run(evaluator.scores([episodes], None))
     rewards = [r for r, _, _ in results if r is not None]
     shares = {f"p{i}": sum(p) / len(p) for i, (_, p, fails) in enumerate(results) if not fails}
@@ -224,20 +208,16 @@ entries = st.lists(st.tuples(st.integers(0, 9), disguises), min_size=2, max_size
 
 
 def problems_file(path: Path, chosen: list, prefix: str) -> str:
-    described = [
-        {
-            "id": f"{prefix}{i}",
-            "description": disguise(f"return n plus {number}"),
-            "function_signature": "def f(n):",
-            "baseline_tests": [f"assert f(1) == {number + 1}"],
-            "reference_solution": f"def f(n): return n + {number}",
-            "difficulty": 1,
-            "tags": [],
-        }
+    problems = [
+        a_problem(
+            id=f"{prefix}{i}",
+            description=disguise(f"return n plus {number}"),
+            baseline_tests=(f"assert f(1) == {number + 1}",),
+            reference_solution=f"def f(n): return n + {number}",
+        )
         for i, (number, disguise) in enumerate(chosen)
     ]
-    path.write_text(json.dumps({"problems": described}))
-    return str(path)
+    return str(problem_file(path, problems))
 
 
 # R3, property 36: validation separation.

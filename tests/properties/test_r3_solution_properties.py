@@ -6,17 +6,12 @@ import tokenize
 from pathlib import Path
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.grid_tasks import random_recipe
 from sparring.tracking.solutions import SolutionDatabase, implementation
+from tests.properties.test_r3_golf_properties import examples, programs
 
-examples = settings(max_examples=100, deadline=None)
-
-programs = st.tuples(
-    st.integers(0, 2**32), st.booleans(), st.sampled_from(["verbose", "plain", "terse"])
-).map(lambda drawn: getattr(random_recipe(Random(drawn[0]), unseen=drawn[1]).programs(), drawn[2]))
 entries = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", "c"]),

@@ -22,7 +22,7 @@ from sparring.sweeps import reports
 from sparring.sweeps.plots import learning_curves
 from sparring.sweeps.reporting import programs_of, task_rows
 from sparring.sweeps.runs import RunFiles
-from sparring.sweeps.statistics import correlation_range, falls, steps_to
+from sparring.sweeps.statistics import correlation_range, steps_to
 from sparring.sweeps.tables import Table
 from sparring.tracking.run_record import RunRecord
 from sparring.tracking.step import episode_metrics
@@ -92,16 +92,9 @@ series = st.dictionaries(st.integers(1, 1000), st.tuples(eighths, eighths), min_
 def test_37_and_50_performance_by_amount_is_ordered_and_every_fall_is_named(by_amount, seeds):
     with folder() as directory:
         runs = [
-            written(
-                directory,
-                f"s{amount}",
-                f"seed{seed}",
-                held_out=[0, value],
-                rewards=[reward] * 3,
-                amount=amount,
-            )
-            for amount, (reward, value) in by_amount.items()
-            for seed in range(seeds)
+            written(directory, f"s{n}", f"seed{i}", held_out=[0, value], rewards=[reward] * 3, amount=n)
+            for n, (reward, value) in by_amount.items()
+            for i in range(seeds)
         ]
         table = reports.series(reports.by_setting(runs), METRIC, lambda run: run.amount)
     assert table is not None
@@ -151,14 +144,10 @@ def test_39_the_variance_over_folds_is_measured_and_reported(scores):
 def test_40_what_a_removed_component_changes_is_measured_seed_by_seed(scores, loss, shuffle, rng):
     """However much seeds differ: each is compared with itself."""
     with folder() as directory:
-        pairs = [
-            (
-                written(directory, "baseline", f"seed{i}", held_out=[0, score]),
-                written(directory, "without", f"seed{i}", held_out=[0, score - loss]),
-            )
-            for i, score in enumerate(scores)
-        ]
-        base, without = (list(of) for of in zip(*pairs, strict=True))
+        base, without = (
+            [written(directory, name, f"seed{i}", held_out=[0, s - lost]) for i, s in enumerate(scores)]
+            for name, lost in (("baseline", 0), ("without", loss))
+        )
         if shuffle:
             rng.shuffle(without)
         table = reports.impact(reports.by_setting([*base, *without]), METRIC)
@@ -170,10 +159,8 @@ def test_40_what_a_removed_component_changes_is_measured_seed_by_seed(scores, lo
 
 def test_40_one_seed_says_of_no_change_whether_it_is_more_than_chance(tmp_path):
     runs = [written(tmp_path, s, "seed1", held_out=[0, v]) for s, v in (("baseline", 0.9), ("without", 0.1))]
-    assert (
-        cells(reports.impact(reports.by_setting(runs), METRIC), "measurable")["without"]
-        == "one run: not known"
-    )
+    table = reports.impact(reports.by_setting(runs), METRIC)
+    assert cells(table, "measurable")["without"] == "one run: not known"
 
 
 # R3, property 41: entropy decay.
@@ -224,9 +211,8 @@ def test_43_two_models_are_compared_on_the_problems_that_both_were_measured_on(s
         ]
         table = reports.same_tasks(reports.by_setting(runs))
     shared = sorted(small.keys() & large.keys())
-    assert (
-        cells(table, "problems in common")["large"] == f"{len(shared)} of {len(small.keys() | large.keys())}"
-    )
+    in_common = f"{len(shared)} of {len(small.keys() | large.keys())}"
+    assert cells(table, "problems in common")["large"] == in_common
     change = cells(table, "change")["large"]
     assert change == (interval([large[t] - small[t] for t in shared]) if shared else None)
 
@@ -293,19 +279,14 @@ def test_49_likeness_that_helps_correlates_with_gain_and_its_interval_says_how_s
     similar = {f"p{i}": n / 16 for i, n in enumerate(likeness)}
 
     def correlated(directory: Path, name: str, gains: Mapping[str, float]) -> Table | None:
-        run = written(
-            directory,
-            name,
-            "seed1",
-            tasks=[dict.fromkeys(gains, 0.5), {p: 0.5 + g for p, g in gains.items()}],
-        )
+        tasks = [dict.fromkeys(gains, 0.5), {p: 0.5 + g for p, g in gains.items()}]
+        run = written(directory, name, "seed1", tasks=tasks)
         return reports.transfer(reports.by_setting([run]), lambda _: similar)
 
+    noises = {p: s / 4 + n / 16 for (p, s), n in zip(similar.items(), noise, strict=False)}
     with folder() as directory:
         clear = correlated(directory, "clear", {p: sign * s / 4 for p, s in similar.items()})
-        noisy = correlated(
-            directory, "noisy", {p: s / 4 + n / 16 for (p, s), n in zip(similar.items(), noise, strict=False)}
-        )
+        noisy = correlated(directory, "noisy", noises)
     if len(set(likeness)) < 2:
         assert clear is None and noisy is None
         return
@@ -317,23 +298,15 @@ def test_49_likeness_that_helps_correlates_with_gain_and_its_interval_says_how_s
         assert len(likeness) >= 4 or (low, high) == (-1, 1)
 
 
-@examples
-@given(st.lists(st.integers(-9, 9), max_size=9))
-def test_falls_are_where_a_value_is_below_the_one_before(values):
-    assert falls(values) == [i for i in range(1, len(values)) if values[i] < values[i - 1]]
-
-
 # ---------------------------------------------------------------------- a run's own records
-def attempt(
-    player: str, number: int, reward: float | None, solved: float, program: str = "x = 1"
-) -> Trajectory:
+def attempt(number: int, reward: float, solved: bool, program: str = "x = 1") -> Trajectory:
     completion = Completion(tokens=(1,), logprobs=(0.0,), version=1, finish_reason=FinishReason.STOP)
     return Trajectory(
-        player=player,
+        player="generator",
         attempt=number,
         turns=[Turn(stage=1, prompt_tokens=(1,), completion=completion, text="x")],
         reward=reward,
-        components={"solved": solved},
+        components={"solved": float(solved)},
         artifact=program,
     )
 
@@ -344,17 +317,10 @@ attempts = st.lists(
 
 
 def played(drawn: Sequence[tuple[str, float, bool]]) -> list[Episode]:
-    return [
-        Episode(
-            problem_id=problem,
-            trajectories=[
-                attempt("generator", i, reward, float(solved))
-                for i, (p, reward, solved) in enumerate(drawn)
-                if p == problem
-            ],
-        )
-        for problem in dict.fromkeys(p for p, *_ in drawn)
-    ]
+    episodes = {problem: Episode(problem_id=problem, trajectories=[]) for problem, *_ in drawn}
+    for i, (problem, reward, solved) in enumerate(drawn):
+        episodes[problem].trajectories.append(attempt(i, reward, solved))
+    return list(episodes.values())
 
 
 # R3, property 25: metric logging completeness.
@@ -390,7 +356,7 @@ def test_25_a_step_has_reward_loss_and_success_rate_and_what_lacks_is_named(draw
 def test_28_the_share_of_valid_python_among_a_runs_programs_is_reported(valid):
     texts = ["def f(n):\n    return n" if ok else "def f(n) return" for ok in valid]
     assert [reports.is_python(text) for text in texts] == valid
-    trajectories = [attempt("generator", i, 0.0, 0.0, text) for i, text in enumerate(texts)]
+    trajectories = [attempt(i, 0.0, False, text) for i, text in enumerate(texts)]
     with folder() as directory:
         run = written(directory, "s", "seed1")
         episodes = [Episode(problem_id="p", trajectories=trajectories)]
@@ -446,12 +412,7 @@ def test_38_curves_hold_training_and_validation_over_the_steps(seeds, points):
 
 
 def test_38_both_are_plotted(tmp_path):
-    for seed, low in ((1, 0.25), (2, 0.75)):
-        written(tmp_path, "s", f"seed{seed}", held_out=[0, low], rewards=[low, 1])
-    runs = [RunFiles(tmp_path / f"s-seed{seed}", "s", f"seed{seed}") for seed in (1, 2)]
+    runs = [written(tmp_path, "s", str(low), held_out=[0, low], rewards=[low, 1]) for low in (0.25, 0.75)]
     figure = learning_curves(reports.curves(reports.by_setting(runs), METRIC), METRIC)
     drawn = {axis.get_title(): axis.lines[0].get_xydata().tolist() for axis in figure.axes}
-    assert drawn == {
-        f"validation: {METRIC}": [[0, 0], [1, 0.5]],
-        "training: mean reward": [[1, 0.5], [2, 1]],
-    }
+    assert drawn == {f"validation: {METRIC}": [[0, 0], [1, 0.5]], "training: mean reward": [[1, 0.5], [2, 1]]}

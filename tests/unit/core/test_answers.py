@@ -24,6 +24,7 @@ ONE_BLOCK = {  # the program comes back as it is
     "untagged": (block(tag=""), GOOD),
     "tag in capitals": (block(tag="Python"), GOOD),
     "title": (block(tag='py title="a.py"'), GOOD),
+    "version": (block(tag="python3.11"), GOOD),
     "tildes": (block(fence="~~~"), GOOD),
     "CRLF": (block().replace("\n", "\r\n"), GOOD.replace("\n", "\r\n")),
     "prose with apostrophes": (f"I'm sure it's this:\n{block()}Isn't it?", GOOD),
@@ -172,6 +173,7 @@ def test_a_block_of_another_language_is_not_the_program(other):
 
 def test_the_entry_point_decides_between_programs():
     other = "def show(x):\n    print(x)\n"
+    assert extract_program(block("x = 1\n") + block("x = 2\n")) == "x = 2\n"
     assert extract_program(block() + block(other)) == other
     assert extract_program(block() + block(other), entry_point="f") == GOOD
 
@@ -187,6 +189,7 @@ def test_a_script_that_reads_its_input_is_a_program():
 )
 def test_without_a_program_the_answer_comes_back(text):
     assert extract_program(text) == text
+    assert extract_program(block("")) == ""
 
 
 def test_a_broken_program_is_not_mended():

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from sparring.core.batch import BatchSpec, SampleSpec, TokenSelection, transcript_of
-from sparring.core.episode import Completion, Episode, FinishReason, Trajectory, Turn
+from sparring.core.episode import Completion, FinishReason, Trajectory, Turn
 from tests.playing import sample_of
 
 
@@ -17,8 +17,8 @@ def turn(stage, prompt, tokens) -> Turn:
     return Turn(stage=stage, prompt_tokens=tuple(prompt), completion=completion, text="")
 
 
-def trajectory(*turns, reward=0.5) -> Trajectory:
-    return Trajectory(player="generator", attempt=0, turns=list(turns), reward=reward)
+def trajectory(*turns) -> Trajectory:
+    return Trajectory(player="generator", attempt=0, turns=list(turns), reward=0.5)
 
 
 TWO_STAGES = trajectory(turn(1, [9, 8], [1, 2]), turn(2, [9, 8, 1, 2, 7], [3]))
@@ -31,22 +31,6 @@ def test_turns_become_one_sequence():
     assert sample.trained == sample.sampled
     assert list(sample.logprobs) == [0.0, 0.0, -0.1, -0.2, 0.0, -0.3]
     assert (sample.reward, sample.advantage) == (0.5, 0.25)
-
-
-@pytest.mark.parametrize(
-    ("stages", "trained"),
-    [
-        ((1,), [0, 0, 1, 1, 0, 0]),
-        ((2,), [0, 0, 0, 0, 0, 1]),
-        ((1, 2), [0, 0, 1, 1, 0, 1]),
-        ((3,), [0] * 6),
-        ((), [0] * 6),
-    ],
-)
-def test_only_the_stages_under_training_are_trained(stages, trained):
-    sample = sample_of(TWO_STAGES, stages=stages)
-    assert list(sample.trained) == trained
-    assert list(sample.sampled) == [0, 0, 1, 1, 0, 1]
 
 
 def test_a_completion_that_was_cut_off_is_no_step_of_anybodys():
@@ -93,11 +77,3 @@ def test_a_prompt_that_rewrites_what_was_said_is_refused(prompt):
 def test_a_completion_has_one_logprob_per_token():
     with pytest.raises(AssertionError):
         Completion(tokens=(1, 2), logprobs=(0.0,), version=0, finish_reason=FinishReason.STOP)
-
-
-def test_the_group_of_a_player_are_its_judged_attempts():
-    attempts = [trajectory(turn(1, [9], [1]), reward=r) for r in (0.0, None, 1.0)]
-    episode = Episode(problem_id="p", trajectories=attempts)
-    assert [t.reward for t in episode.judged("generator")] == [0.0, 1.0]
-    assert episode.judged("discriminator") == []
-    assert list(episode.dropped()) == [attempts[1]]

@@ -1,17 +1,6 @@
 import pytest
 
-from sparring.core.problem import Problem
-
-
-def problem(**changes) -> Problem:
-    known = {
-        "id": "p1",
-        "description": "",
-        "function_signature": "def f(n: int) -> int:",
-        "baseline_tests": ("assert f(2) == 4",),
-        "reference_solution": "def f(n): return n * 2",
-    }
-    return Problem(**(known | changes))
+from tests.playing import a_problem as problem
 
 
 @pytest.mark.parametrize(
@@ -29,12 +18,12 @@ def test_the_entry_point_is_the_name_in_the_signature(signature, name):
 
 @pytest.mark.parametrize("signature", ["", "f(n)", "def (n):", "def 2f(n)"])
 def test_a_signature_without_a_name_is_an_error_that_names_the_problem(signature):
-    with pytest.raises(ValueError, match="problem p1"):
+    with pytest.raises(ValueError, match="problem double"):
         _ = problem(function_signature=signature).entry_point
 
 
 def test_evaluation_uses_hidden_tests_where_there_are_any():
-    assert problem().evaluation_tests == ("assert f(2) == 4",)
+    assert problem().evaluation_tests == problem().baseline_tests
     assert problem(hidden_tests=("assert f(3) == 6",)).evaluation_tests == ("assert f(3) == 6",)
 
 

@@ -1,26 +1,11 @@
-import subprocess
-import sys
-
 from sparring.core.seeding import derive_seed
-
-ADDRESS = (1, "step", 12, "p00041", "generator", 3, 5)
 
 
 def test_known_values():
-    """Recorded once: a run's seeds must not change with the version of anything."""
-    assert derive_seed(*ADDRESS) == 4077786674175938082
+    """Recorded once: a run's seeds must not change with the process or with the version of anything."""
+    assert derive_seed(1, "step", 12, "p00041", "generator", 3, 5) == 4077786674175938082
     assert derive_seed("a") == 708710916590728137
     assert derive_seed() == 2045018362120837489
-
-
-def test_stable_across_processes():
-    code = f"from sparring.core.seeding import derive_seed; print(derive_seed(*{ADDRESS!r}))"
-    for hash_seed in ("0", "1"):
-        environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)}
-        answer = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-        )
-        assert int(answer.stdout) == derive_seed(*ADDRESS)
 
 
 def test_every_part_and_its_type_and_order_matter():

@@ -42,9 +42,18 @@ def test_nothing_that_is_read_ends_the_interpreter(name):
 def test_what_is_read():
     assert isinstance(parse("x = '\\d'").body[0], ast.Assign)  # a warning elsewhere
     assert is_valid_python("def f(x): return x" + " " * 10_000)
-    assert not is_valid_python("return 1")
+    assert is_valid_python("1if 1else 2\nx = 10 ** 10 ** 10")
     with pytest.raises(SyntaxError, match="at most 20 are read"):
         parse("x" * 21, most_chars=20)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["return 1", "await x", "(" * 10_000, "lambda:" * 10_000 + "1", "x" + ".y" * 100_000, "9" * 60_000],
+    ids=lambda source: source[:8],
+)
+def test_what_does_not_compile_is_no_valid_python(source):
+    assert not is_valid_python(source)
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,7 @@ def test_one_bit_changes_the_digest():
 
 
 UPDATE = WeightUpdate(
-    version=3,
-    tensors=TENSORS,
-    digest=digest_of(TENSORS),
-    probe=(1, 2),
-    probe_logprobs=(-0.5,),
+    version=3, tensors=TENSORS, digest=digest_of(TENSORS), probe=(1, 2), probe_logprobs=(-0.5,)
 )
 
 

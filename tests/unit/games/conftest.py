@@ -2,20 +2,20 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from sandbox_workers.local import LocalSandbox
 from sparring.core.episode import Episode
-from sparring.core.interfaces import Branching, Player, Sampling, SandboxFailure
+from sparring.core.interfaces import Branching, Sampling, SandboxFailure
 from sparring.core.problem import Problem
 from sparring.core.seeding import derive_seed
 from sparring.core.verdict import Limits, Status, Verdict
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
-from tests.playing import Letters, ScriptedPolicy
+from tests.playing import a_problem, play, player
 
 
 @dataclass
@@ -34,7 +34,13 @@ class FakeSandbox:
     """What was asked: (program, tests, run)."""
 
     async def judge(
-        self, program: str, tests: Sequence[str], *, limits: Limits | None = None, run: int = 0
+        self,
+        program: str,
+        tests: Sequence[Any],
+        *,
+        limits: Limits | None = None,
+        run: int = 0,
+        language: str = "python",
     ) -> list[Verdict]:
         self.jobs.append((program, tuple(tests), run))
         await asyncio.sleep(0)
@@ -54,28 +60,25 @@ class FakeSandbox:
         namespace: dict[str, Any] = {}
         try:
             exec(program, namespace)
-            if test.startswith("assert"):
+            value = None
+            try:
+                value = repr(eval(test, namespace))
+            except SyntaxError:  # the test is no expression
                 exec(test, namespace)
-                return Verdict(status=Status.PASSED, cpu_ms=cpu_ms)
-            return Verdict(status=Status.PASSED, value=repr(eval(test, namespace)), cpu_ms=cpu_ms)
+            return Verdict(status=Status.PASSED, value=value, cpu_ms=cpu_ms)
         except AssertionError:
             return Verdict(status=Status.WRONG_ANSWER, cpu_ms=cpu_ms)
         except SyntaxError:
             return Verdict(status=Status.SYNTAX_ERROR, cpu_ms=cpu_ms)
         except Exception as error:
-            return Verdict(status=Status.RUNTIME_ERROR, cpu_ms=cpu_ms, error=str(error))
+            told = f"{type(error).__name__}: {error}"
+            return Verdict(status=Status.RUNTIME_ERROR, cpu_ms=cpu_ms, error=told)
 
 
 @dataclass
 class Table:
     sandbox: FakeSandbox = field(default_factory=FakeSandbox)
-    problem: Problem = Problem(
-        id="double",
-        description="Return n doubled.",
-        function_signature="def f(n: int) -> int:",
-        baseline_tests=("assert f(0) == 0",),
-        reference_solution="def f(n): return n * 2",
-    )
+    problem: Problem = a_problem(baseline_tests=("assert f(0) == 0",))
 
     def play(
         self,
@@ -83,7 +86,7 @@ class Table:
         suites: Sequence[str],
         memory: Sequence[str] = (),
         branching: Branching | None = None,
-        past: Mapping[str, tuple[str, ...]] | None = None,
+        past: Mapping[str, tuple[str, ...]] = {},
         **rules: Any,
     ) -> Episode:
         lines: dict[int, str] = {}
@@ -94,28 +97,17 @@ class Table:
         for attempt, suite in enumerate(suites):
             lines[derive_seed(2, attempt, 0)] = suite
 
-        def script(prompt: Sequence[int], sampling: Sampling) -> list[int]:
-            return Letters().completion(lines[sampling.seed])
+        def says(_: str, sampling: Sampling) -> str:
+            return lines[sampling.seed or 0]
 
-        def player(name: str, attempts: int, seed: int, branching: Branching | None = None) -> Player:
-            return Player(
-                name=name,
-                policy=ScriptedPolicy(script),
-                format=Letters(),
-                attempts=attempts,
-                temperature=1.0,
-                seed=seed,
-                max_tokens=1000,
-                branching=branching,
-                past=(past or {}).get(name, ()),
-            )
-
-        players = {
-            "generator": player("generator", len(programs), 1, branching),
-            "discriminator": player("discriminator", len(suites), 2),
-        }
+        generator = player("generator", says, attempts=len(programs), seed=1)
+        discriminator = player("discriminator", says, attempts=len(suites), seed=2)
+        seats = [
+            replace(generator, branching=branching, past=past.get("generator", ())),
+            replace(discriminator, past=past.get("discriminator", ())),
+        ]
         game = MultistageGame(MultistageRules.model_validate({"test_format": "strict"} | rules))
-        return asyncio.run(game.play(self.problem, players, self.sandbox, memory))
+        return play(game, self.problem, seats, self.sandbox, memory)
 
 
 @pytest.fixture(scope="session")

@@ -92,10 +92,11 @@ def test_each_side_sees_itself_as_one():
 
 
 # ---------------------------------------------------------------------- Kuhn poker
-HISTORIES = ["", "p", "b", "pb", *kuhn.TERMINAL]
+OPEN = ["", "p", "b", "pb"]
+"""Histories after which somebody moves."""
 
 
-@pytest.mark.parametrize("history", ["", "p", "b", "pb"])
+@pytest.mark.parametrize("history", OPEN)
 @pytest.mark.parametrize("own", "JQK")
 def test_what_a_side_is_shown_does_not_depend_on_the_others_card(history, own):
     mover = len(history) % 2
@@ -113,7 +114,7 @@ def test_what_a_side_is_shown_does_not_depend_on_the_others_card(history, own):
 
 def test_what_is_shown_tells_all_that_may_be_known():
     """Twelve information sets, twelve messages: none is mixed up with another."""
-    states = [KuhnPoker(c, h) for c, h in product(permutations("JQK", 2), ["", "p", "b", "pb"])]
+    states = [KuhnPoker(c, h) for c, h in product(permutations("JQK", 2), OPEN)]
     by_set = {s.information_set: (s.brief(), s.full()) for s in states}
     assert len(by_set) == len({b for b, _ in by_set.values()}) == len({f for _, f in by_set.values()}) == 12
 
@@ -143,7 +144,7 @@ def test_bots_play_legally(positions):
         if state.payoff_first is None:
             for bot in ("random", "minimax"):
                 assert bot_move(bot, state, Random(cells)) in state.legal_moves
-    for cards, history in product(permutations("JQK", 2), ["", "p", "b", "pb"]):
+    for cards, history in product(permutations("JQK", 2), OPEN):
         for bot in ("random", "equilibrium"):
             assert bot_move(bot, KuhnPoker(cards, history), Random(history)) in ("pass", "bet")
 
@@ -155,8 +156,58 @@ def test_the_random_bot_tries_every_move():
 
 def test_the_equilibrium_bot_bets_as_the_equilibrium_does():
     rng, policies = Random(5), kuhn.equilibrium(0.2)
-    for cards, history in product(permutations("JQK", 2), ["", "p", "b", "pb"]):
+    for cards, history in product(permutations("JQK", 2), OPEN):
         state = KuhnPoker(cards, history)
         bets = sum(bot_move("equilibrium", state, rng) == "bet" for _ in range(600)) / 600
         assert bets == pytest.approx(policies[state.information_set], abs=0.08)
-    assert kuhn.nash_conv(policies) == pytest.approx(0.0, abs=1e-12)
+
+
+# ---------------------------------------------------------------------- the solver, against what is known of Kuhn poker
+@pytest.mark.parametrize(
+    ("cards", "history", "won"),
+    [
+        ("KJ", "pp", 1),
+        ("JK", "pp", -1),
+        ("JK", "bp", 1),  # a bluff that works
+        ("KJ", "pbp", -1),  # a king folded
+        ("KQ", "bb", 2),
+        ("QK", "bb", -2),
+        ("QJ", "pbb", 2),
+        ("JQ", "pbb", -2),
+    ],
+)
+def test_payoffs(cards, history, won):
+    assert kuhn.payoff(cards, history) == won
+
+
+def test_who_moves_and_what_they_know():
+    assert [kuhn.to_move(h) for h in OPEN] == [0, 1, 1, 0]
+    assert all(not kuhn.legal_actions(h) for h in kuhn.TERMINAL) and kuhn.legal_actions("pb") == "pb"
+    assert kuhn.information_set("JK", "") == "J" and kuhn.information_set("JK", "b") == "Kb"
+    assert kuhn.information_sets(0) == ["J", "Jpb", "Q", "Qpb", "K", "Kpb"]
+    assert len(kuhn.DEALS) == 6 and len({*kuhn.information_sets(0), *kuhn.information_sets(1)}) == 12
+
+
+def test_uniform_policies():
+    uniform = {name: 0.5 for role in (0, 1) for name in kuhn.information_sets(role)}
+    assert kuhn.nash_conv(uniform) == pytest.approx(11 / 12)
+    assert kuhn.value(uniform) == pytest.approx(1 / 8)
+
+
+@pytest.mark.parametrize("alpha", [0, 0.1, 0.25, 1 / 3])
+def test_equilibria_cannot_be_exploited(alpha):
+    assert kuhn.nash_conv(kuhn.equilibrium(alpha)) == pytest.approx(0, abs=1e-12)
+    assert kuhn.value(kuhn.equilibrium(alpha)) == pytest.approx(-1 / 18)
+    assert kuhn.best_response_value(kuhn.equilibrium(alpha), 0) == pytest.approx(-1 / 18)
+
+
+def test_beyond_the_family_it_can_be_exploited():
+    overplayed = {**kuhn.equilibrium(0.0), "J": 0.5}
+    assert kuhn.nash_conv(overplayed) > 0.01
+
+
+def test_a_best_response_cannot_see_the_other_card():
+    """Against one who bets and calls always, a king wins 2, a jack is better folded, and a queen must meet both."""
+    always = dict.fromkeys([c + h for c in kuhn.CARDS for h in OPEN], 1.0)
+    # role 1 facing a bet: K calls (+2), J folds (-1), Q calls for (2 - 2) / 2 = 0 rather than fold for -1
+    assert kuhn.best_response_value(always, 1) == pytest.approx((2 - 1 + 0) / 3)

@@ -3,19 +3,12 @@
 import pytest
 
 from sparring.core.interfaces import SandboxFailure
-from sparring.core.problem import Problem
 from sparring.core.verdict import Limits, OutputTest, Status, Verdict
 from sparring.games.programs.code_execution import CodeExecutionRules, execution_reward
 from sparring.games.programs.game import SolverGame
-from tests.playing import Breaking, play, player, reader
+from tests.playing import Breaking, a_problem, play, reader
 
-PROBLEM = Problem(
-    id="double",
-    description="Return n doubled.",
-    function_signature="def f(n: int) -> int:",
-    baseline_tests=("assert f(2) == 4", "assert f(-1) == -2"),
-    reference_solution="def f(n): return n * 2",
-)
+PROBLEM = a_problem()
 QUICK = Limits(cpu_s=0.3, wall_s=6.0, memory_mb=128, output_kb=16)
 TABLE = {
     "print(1)": 1.0,
@@ -45,7 +38,9 @@ def game(**rules) -> SolverGame:
 
 
 def test_the_table(sandbox):
-    episode = play(game(), PROBLEM, [reader("generator", list(TABLE))], sandbox)
+    watched = Breaking(sandbox, on=set())
+    episode = play(game(), PROBLEM, [reader("generator", list(TABLE))], watched)
+    assert {tests for _, tests, *_ in watched.jobs} == {(OutputTest(stdout=None),)}, "no test is run"
     assert {t.artifact: t.reward for t in episode.trajectories} == TABLE
     for attempt in episode.trajectories:
         parts, reward = attempt.components, attempt.reward
@@ -71,17 +66,6 @@ def test_every_verdict_has_its_reward(status, is_python):
         assert execution_reward(Verdict(status=status, stdout=stdout), is_python) == expected
 
 
-def test_only_the_last_block_is_run(sandbox):
-    texts = [
-        "Here:\n```python\n1 / 0\n```\nor better:\n```python\nprint(1)\n```\nDone.",
-        "```python\nprint(1)",  # cut off by its length limit
-        "Here is the code: print(1)",
-    ]
-    episode = play(game(), PROBLEM, [reader("generator", texts)], sandbox)
-    assert [t.reward for t in episode.trajectories] == [1.0, 1.0, -0.5]
-    assert episode.trajectories[0].artifact == "print(1)\n"
-
-
 # ---------------------------------------------------------------------- gate on tests
 RIGHT = "def f(n): return n * 2\n"
 
@@ -103,12 +87,6 @@ def test_with_the_gate_a_program_earns_where_it_also_passes_the_tests(sandbox):
     tested = {program for program, tests, *_ in watched.jobs if tests == PROBLEM.baseline_tests}
     assert tested == {program for program, (_, solved) in expected.items() if solved is not None}
     assert {limits for _, _, limits, *_ in watched.jobs} == {QUICK}
-
-
-def test_without_the_gate_the_tests_are_never_run(sandbox):
-    watched = Breaking(sandbox, on=set())
-    play(game(), PROBLEM, [reader("generator", ["print(1)"])], watched)
-    assert [tests for _, tests, *_ in watched.jobs] == [(OutputTest(stdout=None),)]
 
 
 # ---------------------------------------------------------------------- what is no reward
@@ -137,8 +115,3 @@ def test_what_is_asked_for_names_problem_and_signature():
     message = game().rules.message(PROBLEM)
     assert message.brief == PROBLEM.description
     assert "Return n doubled." in message.full and "def f(n: int) -> int:" in message.full
-
-
-def test_an_episode_of_no_attempts():
-    episode = play(game(), PROBLEM, [player("generator", lambda *_: "", attempts=0)])
-    assert episode.trajectories == []

@@ -5,30 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox_workers.local import LocalSandbox
 from sparring.core.evaluation import EvaluationSettings
-from sparring.core.problem import Problem
-from sparring.core.verdict import Limits
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
 from sparring.games.programs.game import SolverGame
 from sparring.games.programs.unit_tests import UnitTestsRules
-from tests.playing import Breaking, Letters, play, player, reader, sample_of
+from tests.playing import Breaking, Letters, a_problem, by_player, play, player, reader, sample_of
 
-PROBLEM = Problem(
-    id="double",
-    description="Double n.",
-    function_signature="def f(n: int) -> int:",
-    baseline_tests=("assert f(1) == 2", "assert f(3) == 6"),
-    reference_solution="def f(n): return n * 2",
-)
+PROBLEM = a_problem(baseline_tests=("assert f(1) == 2", "assert f(3) == 6"))
 RIGHT, WRONG = "def f(n): return n * 2", "def f(n): return n + 2"
-
-
-@pytest.fixture(scope="module")
-def sandbox():
-    with LocalSandbox("process", limits=Limits(cpu_s=0.5, wall_s=3.0)) as local:
-        yield local
 
 
 def learner(first: list[str], attempts: int, again: str = RIGHT):
@@ -81,7 +66,7 @@ def test_in_a_game_of_one_message_too(sandbox) -> None:
 def test_a_sandbox_that_fails_is_no_reason_for_another_attempt(game) -> None:
     players = [learner([WRONG], 1), reader("discriminator", ["assert f(2) == 4"])]
     episode = play(game, PROBLEM, players, Breaking())
-    assert len([t for t in episode.trajectories if t.player == "generator"]) == 1
+    assert len(by_player(episode, "generator")) == 1
     assert not episode.judged("generator")
 
 
@@ -95,7 +80,7 @@ def test_held_out_scores_are_of_first_attempts(game, sandbox) -> None:
         for seat in (learner([WRONG], 1), reader("discriminator", ["assert f(2) == 4"]))
     ]
     episode = play(game, PROBLEM, players, sandbox)
-    assert [t.artifact for t in episode.trajectories if t.player == "generator"] == [WRONG]
+    assert [t.artifact for t in by_player(episode, "generator")] == [WRONG]
 
 
 def test_without_a_baseline_test_there_is_nothing_to_tell(sandbox) -> None:
@@ -115,7 +100,7 @@ def test_no_sequence_is_longer_than_what_the_game_says(game, full, sandbox) -> N
     seat = player("generator", lambda *_: "x" * 999, format=style, max_tokens=50)
     seats = {"generator": seat, "discriminator": reader("discriminator", ["assert f(2) == 4"])}
     episode = asyncio.run(game.play(problem, seats, sandbox))
-    attempts = [t for t in episode.trajectories if t.player == "generator"]
+    attempts = by_player(episode, "generator")
     assert len(attempts) == 3
     longest = max(len(t.turns[-1].prompt_tokens) + 50 for t in attempts)
     assert longest <= game.longest(problem, "generator", style, 50)

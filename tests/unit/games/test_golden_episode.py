@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from sparring.core.episode import Episode
-from sparring.core.problem import Problem
 from sparring.core.verdict import Limits, OutputTest, Status
 from sparring.games.boards.game import BoardGame
 from sparring.games.boards.rules import KuhnRules, TicTacToeRules, evaluation_matches
@@ -23,7 +22,7 @@ from sparring.games.programs.unit_tests import UnitTestsRules
 from sparring.games.rps.game import RpsGame
 from sparring.games.rps.rules import RpsRules
 from sparring.games.rules import matches
-from tests.playing import lines_of, play, player, reader
+from tests.playing import a_problem, lines_of, play, player, reader
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 LIMITS = Limits(cpu_s=0.5, wall_s=6.0, memory_mb=128, output_kb=16)
@@ -57,25 +56,13 @@ def test_multistage(table):
     check("multistage", [table.play(PROGRAMS, SUITES)])
 
 
-def problem(**changes) -> Problem:
-    return Problem(
-        **{
-            "id": "double",
-            "description": "Return n doubled.",
-            "function_signature": "def f(n: int) -> int:",
-            "baseline_tests": ("assert f(2) == 4", "assert f(-1) == -2"),
-            "reference_solution": "def f(n): return n * 2",
-        }
-        | changes
-    )
-
-
 def test_code_execution(sandbox):
     texts = ["```python\nprint(1)\n```", "x = 1", "def f(n) return", "1 / 0", "def f(n): return n + n"]
     plain = SolverGame(CodeExecutionRules(sandbox_limits=LIMITS))
     gated = SolverGame(CodeExecutionRules(sandbox_limits=LIMITS, gate_on_tests=True))
     check(
-        "code_execution", [play(g, problem(), [reader("generator", texts)], sandbox) for g in (plain, gated)]
+        "code_execution",
+        [play(g, a_problem(), [reader("generator", texts)], sandbox) for g in (plain, gated)],
     )
 
 
@@ -90,11 +77,13 @@ def test_output_prediction(sandbox):
     said = [predictions.get((i // 2, i % 2), "") for i in range(10)]
     players = [reader("author", programs), reader("opponent", said, attempts=2, seed=2)]
     game = OutputPredictionGame(OutputPredictionRules(sandbox_limits=LIMITS))
-    check("output_prediction", [play(game, problem(description="products"), players, sandbox, ["print(9)"])])
+    check(
+        "output_prediction", [play(game, a_problem(description="products"), players, sandbox, ["print(9)"])]
+    )
 
 
 def test_unit_tests(sandbox):
-    adding = problem(
+    adding = a_problem(
         id="add",
         description="Print the sum of two numbers.",
         function_signature="",
@@ -114,7 +103,7 @@ def test_unit_tests(sandbox):
 
 
 def test_code_golf(sandbox):
-    task = problem(
+    task = a_problem(
         id="task001",
         description="[[1,2]] -> [[2,1]]",
         function_signature="def p(grid):",

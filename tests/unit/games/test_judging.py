@@ -10,17 +10,11 @@ from sparring.core.verdict import OutputTest, Status, Verdict
 from sparring.games.judging import outcomes_of
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
-from sparring.games.prediction.game import OutputPredictionGame
-from sparring.games.prediction.rules import OutputPredictionRules
 from sparring.games.programs.code_execution import CodeExecutionRules
 from sparring.games.programs.code_golf import CodeGolfRules
 from sparring.games.programs.game import SolverGame
 from sparring.games.programs.unit_tests import UnitTestsRules
-from tests.playing import Breaking, play, player, reader, with_tests
-
-
-def statuses(trajectory) -> list[str]:
-    return [o.status for o in trajectory.outcomes]
+from tests.playing import Breaking, by_player, play, player, reader, with_tests
 
 
 def test_each_test_is_named_with_its_verdict():
@@ -56,42 +50,12 @@ def test_texts_are_cut_off():
     assert outcome.error == "y" * most["error"]
 
 
-def test_solvers_keep_what_each_test_did(table, sandbox):
-    problem = with_tests(table.problem, "assert f(1) == 2", "assert f(2) == 4")
-    programs = ["def f(n): return 2", "def f(n): return 1 / 0"]
-    for game in (SolverGame(UnitTestsRules()), SolverGame(CodeGolfRules())):
-        some, none = play(game, problem, [reader("generator", programs)], sandbox).trajectories
-        assert statuses(some) == ["PASSED", "WRONG_ANSWER"]
-        assert statuses(none) == ["RUNTIME_ERROR"] * 2
-        assert "division by zero" in none.outcomes[0].error
-
-
-def test_a_run_and_the_tests_behind_its_gate(table, sandbox):
-    game = SolverGame(CodeExecutionRules(gate_on_tests=True))
-    texts = ["def f(n): return 7\nprint(1)", "1 / 0"]
-    runs, fails = play(game, table.problem, [reader("generator", texts)], sandbox).trajectories
-    assert [(o.test, o.status) for o in runs.outcomes] == [
-        ("the program runs", "PASSED"),
-        ("assert f(0) == 0", "WRONG_ANSWER"),
-    ]
-    assert statuses(fails) == ["RUNTIME_ERROR"]
-
-
-def test_a_prediction_shows_what_was_printed(table, sandbox):
-    players = [reader("author", ["print(2 * 3)"]), reader("opponent", ["6", "5"], seed=2)]
-    author, right, wrong = play(
-        OutputPredictionGame(OutputPredictionRules()), table.problem, players, sandbox
-    ).trajectories
-    assert statuses(author) == ["PASSED", "PASSED"]
-    assert (right.outcomes[0].test, statuses(right)) == ("the program prints '6'", ["PASSED"])
-    assert (wrong.outcomes[0].owner, statuses(wrong)) == ("author #0", ["WRONG_ANSWER"])
-
-
 @pytest.mark.parametrize(
     "game",
     [
         SolverGame(UnitTestsRules()),
         SolverGame(CodeExecutionRules()),
+        SolverGame(CodeGolfRules()),
         MultistageGame(MultistageRules(stages=0)),
     ],
 )
@@ -107,21 +71,19 @@ def test_programs_are_judged_behind_the_problems_preamble(table, sandbox, game):
     seats = [player("generator", lambda *_: program), player("discriminator", lambda *_: "assert f(3) == 4")]
     episode = play(game, problem, seats if isinstance(game, MultistageGame) else seats[:1], judges)
     assert judges.jobs and all("one = 1" in source for source, *_ in judges.jobs)
-    (attempt,) = (t for t in episode.trajectories if t.player == "generator")
+    (attempt,) = by_player(episode, "generator")
     assert attempt.artifact == program
     assert {outcome.status for outcome in attempt.outcomes} == {"PASSED"}
-
-
-REMEMBERS = "assert f(2) == 4 and (__import__('os').getpid() or True)"
-LOOKS_INTO = "assert f(2) == 4 and f.__code__.co_nlocals == 1"
-ASKS_A_HELPER = "assert f(2) == 4 and helper(2)"
+    assert attempt.components.get("bytes", len(program)) == len(program)
 
 
 @pytest.mark.parametrize(
-    "test", [REMEMBERS, LOOKS_INTO, ASKS_A_HELPER, "assert f(2) == 4 and print(1) is None"]
+    "also",
+    ["(__import__('os').getpid() or True)", "f.__code__.co_nlocals == 1", "helper(2)", "print(1) is None"],
 )
-def test_a_players_test_is_calls_of_the_entry_point_and_comparisons(table, sandbox, test):
+def test_a_players_test_is_calls_of_the_entry_point_and_comparisons(table, sandbox, also):
     """Code could remember its runs, and fail every right program; or judge the program's style, or its helpers."""
+    test = f"assert f(2) == 4 and {also}"
     problem = replace(
         table.problem, reference_solution="def helper(n): return n\ndef f(n): return helper(n) * 2"
     )
@@ -130,5 +92,5 @@ def test_a_players_test_is_calls_of_the_entry_point_and_comparisons(table, sandb
         reader("discriminator", [test, f"{test}\nassert f(3) == 6"]),
     ]
     episode = play(MultistageGame(MultistageRules(stages=0, test_format="strict")), problem, players, sandbox)
-    none, one = (t for t in episode.trajectories if t.player == "discriminator")
+    none, one = by_player(episode, "discriminator")
     assert (none.components["valid"], one.components["valid"]) == (0, 1)

@@ -11,7 +11,7 @@ from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rewards import RewardRules
 from sparring.games.multistage.rules import MultistageRules
 from sparring.tracking.runs import BECAME
-from tests.playing import Letters, player, sample_of
+from tests.playing import Letters, by_player, player, sample_of
 
 RIGHT = "def f(n): return n + n"
 WRONG_AT_3 = "def f(n): return 7 if n == 3 else n * 2"
@@ -20,13 +20,15 @@ BROKEN_SYNTAX = "def f(n) return"
 
 
 def rewards(episode, player):
-    return [t.reward for t in episode.trajectories if t.player == player]
+    return [t.reward for t in by_player(episode, player)]
 
 
 def components(episode, attempt=0):
-    return next(
-        t.components for t in episode.trajectories if (t.player, t.attempt) == ("discriminator", attempt)
-    )
+    return by_player(episode, "discriminator")[attempt].components
+
+
+def told(trajectory):
+    return [(o.test, o.status, o.error) for o in trajectory.outcomes]
 
 
 # ---------------------------------------------------------------------- the play
@@ -43,7 +45,7 @@ def test_an_attempt_is_five_turns_whose_prompts_extend_each_other(table):
 
 
 def valid_tests(episode: Episode) -> list[list[str]]:
-    suites = [t for t in episode.trajectories if t.player == "discriminator"]
+    suites = by_player(episode, "discriminator")
     return [[o.test for o in suite.outcomes if o.status == "valid"] for suite in suites]
 
 
@@ -99,7 +101,6 @@ def test_a_program_that_cannot_run_fails_every_test(table, program):
 
 
 def test_without_partial_credit_a_program_earns_by_passing_everything(table):
-    """The discriminator's reward stays as it is: its tests are measured by the share that programs pass."""
     suite = "assert f(1) == 2\nassert f(3) == 6"
     programs = [WRONG_AT_3, RIGHT]
     shared = table.play(programs, [suite])
@@ -109,7 +110,6 @@ def test_without_partial_credit_a_program_earns_by_passing_everything(table):
 
 
 def test_partial_credit_for_programs_that_pass_the_baseline_tests(table):
-    table.problem = replace(table.problem, baseline_tests=("assert f(0) == 0",))
     programs = [RIGHT, WRONG_AT_3, "def f(n):\n    return n + 2"]  # the last one is right for 2 only
     suite = "assert f(2) == 4\nassert f(3) == 6"
     earned = [
@@ -125,16 +125,6 @@ def test_partial_credit_by_the_baseline_tests_needs_them_in_the_reward():
 
 
 # ---------------------------------------------------------------------- validity
-def test_invalid_and_duplicate_tests_lower_the_validity(table):
-    suite = "assert f(3) == 6\nassert f(3)==6\nassert f(1) == 5\nassert f(n) == 2"
-    episode = table.play([WRONG_AT_3, RIGHT], [suite])
-    parts = components(episode)
-    assert (parts["emitted"], parts["valid"], parts["duplicates"]) == (4, 1, 1)
-    assert (parts["fault_rejected"], parts["fault_literal"]) == (1, 1)
-    assert parts["validity"] == 0.25
-    assert rewards(episode, "discriminator") == pytest.approx([0.5 * 0.25])
-
-
 @pytest.mark.parametrize("test_format", ["strict", "relabel", "input_only"])
 def test_a_test_that_the_prompt_shows_is_no_valid_test(table, test_format):
     """Else a discriminator would earn most by copying an example, which says nothing new of any program."""
@@ -150,34 +140,28 @@ def test_a_test_that_the_prompt_shows_is_no_valid_test(table, test_format):
     assert parts["validity"] == pytest.approx(1 / 3)
 
 
-def test_two_outputs_for_one_input_are_duplicates_even_if_the_first_is_wrong(table):
-    parts = components(table.play([RIGHT], ["assert f(3) == 5\nassert f(3) == 6"]))
-    assert (parts["valid"], parts["duplicates"], parts["fault_rejected"]) == (0, 1, 1)
-
-
-def test_an_input_counts_once_whatever_it_is_asserted_with(table):
-    suite = "\n".join(f"assert f(3) == 6 and f({n}) == {2 * n}" for n in (1, 2, 4))
-    episode = table.play([WRONG_AT_3], [suite])
-    parts = components(episode)
-    assert (parts["valid"], parts["duplicates"]) == (1, 2)
-    (found,) = episode.judged("discriminator")
-    assert [o.status for o in found.outcomes] == ["valid", "duplicate", "duplicate"]
-
-
-def test_a_duplicate_uses_up_no_input(table):
-    suite = "assert f(1) == 2 and f(2) == 4\nassert f(2) == 4 and f(3) == 6\nassert f(3) == 6"
-    episode = table.play([WRONG_AT_3], [suite])
-    (found,) = episode.judged("discriminator")
-    assert [o.status for o in found.outcomes] == ["valid", "duplicate", "valid"]
-    assert components(episode)["valid"] == 2 and found.outcomes[2].kills == (0,)
-
-
-def test_an_assertion_that_nonsense_passes_is_invalid(table):
-    suite = "assert f(1) == f(1)\nassert f(2) or True\nassert f(3) != 5\nassert f(5) == 10\nassert f(6)"
-    episode = table.play([RIGHT], [suite])
-    (found,) = episode.judged("discriminator")
-    assert [o.status for o in found.outcomes] == ["weak", "weak", "weak", "valid", "valid"]
-    assert {o.status for o in found.outcomes} <= BECAME.keys()
+@pytest.mark.parametrize(
+    ("suite", "became"),
+    [
+        (["f(3) == 6", "f(3)==6", "f(1) == 5", "f(n) == 2"], "valid duplicate rejected literal"),
+        # two outputs for one input
+        (["f(3) == 5", "f(3) == 6"], "rejected duplicate"),
+        # an input counts once, whatever it is asserted with
+        ([f"f(3) == 6 and f({n}) == {2 * n}" for n in (1, 2, 4)], "valid duplicate duplicate"),
+        # a duplicate uses up no input
+        (["f(1) == 2 and f(2) == 4", "f(2) == 4 and f(3) == 6", "f(3) == 6"], "valid duplicate valid"),
+        # nonsense passes these
+        (["f(1) == f(1)", "f(2) or True", "f(3) != 5", "f(5) == 10", "f(6)"], "weak weak weak valid valid"),
+    ],
+)
+def test_only_valid_tests_that_repeat_no_other_count(table, suite, became):
+    (found,) = table.play([RIGHT], ["\n".join(f"assert {test}" for test in suite)]).judged("discriminator")
+    statuses, parts = [o.status for o in found.outcomes], found.components
+    assert statuses == became.split() and set(statuses) <= BECAME.keys()
+    assert (parts["valid"], parts["duplicates"]) == (statuses.count("valid"), statuses.count("duplicate"))
+    assert parts["fault_rejected"] == statuses.count("rejected") + statuses.count("weak")
+    assert parts["fault_literal"] == statuses.count("literal")
+    assert parts["validity"] == parts["valid"] / len(suite)
 
 
 @pytest.mark.parametrize("digits", ["9" * 320, "1e400", "-1e400"])
@@ -190,18 +174,16 @@ def test_no_number_that_is_stated_for_a_float_is_too_large(table, digits):
 @pytest.mark.parametrize("value", ["...", "[1, ...]", "1e999", "-1e999", "{'a': 1e999}"])
 @pytest.mark.parametrize("test_format", ["relabel", "strict"])
 def test_an_expected_value_that_cannot_be_written_down_is_a_wrong_one(table, value, test_format):
-    parts = components(
-        table.play([RIGHT], [f"assert f(1) == {value}\nassert f(2) == 4"], test_format=test_format)
-    )
+    suite = f"assert f(1) == {value}\nassert f(2) == 4"
+    parts = components(table.play([RIGHT], [suite], test_format=test_format))
     assert parts["valid"] == (2 if test_format == "relabel" else 1)
 
 
 def test_floats_need_not_be_equal_to_the_last_digit(table):
     table.problem = replace(table.problem, reference_solution="def f(n): return n * 0.1 * 3")
     in_another_order, wrong = "def f(n): return n * 0.3", "def f(n): return n * 0.31"
-    episode = table.play(
-        [in_another_order, wrong], ["assert f(1) == 0.3\nassert f(2) == 7"], test_format="relabel"
-    )
+    suite = "assert f(1) == 0.3\nassert f(2) == 7"
+    episode = table.play([in_another_order, wrong], [suite], test_format="relabel")
     parts = components(episode)
     assert (parts["valid"], parts["wrong_outputs"]) == (2, 1)
     assert rewards(episode, "generator") == [1.0, 0.0]
@@ -220,20 +202,6 @@ def test_a_reference_that_depends_on_chance_or_on_earlier_calls_confirms_nothing
     assert components(table.play([], ["f(1)\nf(2)"], test_format="input_only"))["valid"] == 0
 
 
-def test_a_test_that_two_runs_of_the_reference_disagree_on_is_invalid(table):
-    table.sandbox.flaky = {"assert f(1) == 2"}
-    parts = components(table.play([RIGHT], ["assert f(1) == 2\nassert f(3) == 6"]))
-    assert (parts["valid"], parts["fault_rejected"]) == (1, 1)
-    of_reference = [run for p, _, run in table.sandbox.jobs if table.problem.reference_solution in p]
-    assert set(of_reference) == {0, 1}
-
-
-def test_a_value_that_changes_from_run_to_run_is_invalid(table):
-    table.sandbox.flaky = {"f(1)"}
-    parts = components(table.play([RIGHT], ["f(1)\nf(3)"], test_format="input_only"))
-    assert (parts["valid"], parts["fault_rejected"]) == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("suite", "reward"), [("", -1.0), ("gibberish, more", -1.0), ("assert f(1) == 5", 0.0)]
 )
@@ -246,9 +214,8 @@ def test_unparseable_is_punished_and_invalid_earns_nothing(table, suite, reward)
 
 def test_tests_beyond_the_maximum_are_not_run_and_lower_the_validity(table):
     """Else a policy learns to write on and on: the first four cost nothing by it, and all else is free."""
-    parts = components(
-        table.play([RIGHT], ["\n".join(f"assert f({i}) == {2 * i}" for i in range(1, 10))], max_tests=4)
-    )
+    suite = "\n".join(f"assert f({i}) == {2 * i}" for i in range(1, 10))
+    parts = components(table.play([RIGHT], [suite], max_tests=4))
     assert (parts["emitted"], parts["valid"], parts["fault_surplus"]) == (9, 4, 5)
     assert parts["validity"] == pytest.approx(4 / 9)
     asked = {test for _, tests, _ in table.sandbox.jobs for test in tests}
@@ -281,7 +248,10 @@ def test_a_suite_of_faults_never_reaches_the_sandbox(table):
 # ---------------------------------------------------------------------- the formats
 def test_relabel_takes_the_references_output_and_charges_for_the_wrong_one(table):
     episode = table.play([WRONG_AT_3], ["assert f(3) == 99\nassert f(1) == 2"], test_format="relabel")
-    assert valid_tests(episode) == [["assert f(3) == 6", "assert f(1) == 2"]]
+    assert told(episode.judged("discriminator")[0]) == [
+        ("assert f(3) == 6", "valid", "written as assert f(3) == 99"),
+        ("assert f(1) == 2", "valid", ""),
+    ]
     parts = components(episode)
     assert (parts["valid"], parts["wrong_outputs"]) == (2, 1)
     assert parts["validity"] == pytest.approx((2 - 0.5) / 2)
@@ -295,27 +265,6 @@ def test_input_only_asks_the_reference_for_the_output(table):
     assert rewards(episode, "discriminator") == pytest.approx([0.5])
 
 
-@pytest.mark.parametrize("value", ["object()", "float('nan')", "lambda: 1"])
-def test_a_value_that_is_no_literal_cannot_be_an_expected_output(table, value):
-    table.problem = type(table.problem)(
-        id="p",
-        description="",
-        function_signature="def f(n):",
-        baseline_tests=(),
-        reference_solution=f"def f(n): return {value}",
-    )
-    assert components(table.play([RIGHT], ["f(1)"], test_format="input_only"))["fault_rejected"] == 1
-
-
-def test_suites_of_several_authors_are_judged_apart_where_tests_are_arbitrary_code(table):
-    suites = ["assert f(1) == 2", "assert f(2) == 4"]
-    table.play([RIGHT], suites)
-    assert [tests for program, tests, _ in table.sandbox.jobs if program == RIGHT] == [
-        ("assert f(1) == 2",),
-        ("assert f(2) == 4",),
-    ]
-
-
 # ---------------------------------------------------------------------- infrastructure
 def test_a_program_the_sandbox_fails_on_is_dropped_and_the_others_are_rewarded(table):
     table.sandbox.broken = {WRONG}
@@ -325,37 +274,27 @@ def test_a_program_the_sandbox_fails_on_is_dropped_and_the_others_are_rewarded(t
     assert [t.attempt for t in episode.dropped()] == [0]
     assert [t.attempt for t in episode.judged("generator")] == [1, 2]
     assert episode.trajectories[0].components == {"sandbox_failure": 1.0}
+    assert [bool(t.outcomes) for t in episode.trajectories[:3]] == [False, True, True]
 
 
-def test_where_the_sandbox_fails_on_every_program_no_suite_is_judged(table):
-    table.sandbox.broken = {RIGHT}
-    episode = table.play([RIGHT], ["assert f(1) == 2"])
-    assert rewards(episode, "generator") == rewards(episode, "discriminator") == [None]
-
-
-def test_a_sandbox_failure_in_validation_drops_the_suites_only(table):
+@pytest.mark.parametrize(("baseline", "reward"), [(False, None), (True, 1.0)])
+def test_a_sandbox_failure_in_validation_leaves_the_baseline_tests_only(table, baseline, reward):
     table.sandbox.broken = {table.problem.reference_solution}
-    episode = table.play([RIGHT], ["assert f(1) == 2"])
+    episode = table.play([RIGHT], ["assert f(1) == 2"], baseline_in_reward=baseline)
     assert rewards(episode, "discriminator") == [None]
     assert valid_tests(episode) == [[]]
-    assert rewards(episode, "generator") == [None]  # nothing to be measured by
-
-
-def test_a_sandbox_failure_in_validation_leaves_the_baseline_tests(table):
-    table.sandbox.broken = {table.problem.reference_solution}
-    assert rewards(table.play([RIGHT], ["assert f(1) == 2"], baseline_in_reward=True), "generator") == [1.0]
+    assert rewards(episode, "generator") == [reward]
 
 
 # ---------------------------------------------------------------------- guards
 def test_a_timeout_where_the_reference_is_slow_too_counts_for_nobody(table):
-    table.sandbox.cpu_ms = {"assert f(1) == 2": 900.0, "assert f(2) == 4": 10.0}
-    table.sandbox.statuses = {
-        (WRONG, "assert f(1) == 2"): Status.TIME_LIMIT,
-        (WRONG, "assert f(2) == 4"): Status.TIME_LIMIT,
-    }
-    episode = table.play([WRONG, RIGHT], ["assert f(1) == 2\nassert f(2) == 4"])
+    slow, quick = "assert f(1) == 2", "assert f(2) == 4"
+    table.sandbox.cpu_ms = {slow: 900.0, quick: 10.0}
+    table.sandbox.statuses = dict.fromkeys([(WRONG, slow), (WRONG, quick)], Status.TIME_LIMIT)
+    episode = table.play([WRONG, RIGHT], [f"{slow}\n{quick}"])
     assert rewards(episode, "generator") == [0.0, 1.0]  # of the one test that counts
     assert components(episode)["pass_rate"] == 0.5
+    assert [o.counts for o in episode.trajectories[0].outcomes] == [False, True]
 
 
 def test_a_test_that_counts_for_no_program_earns_no_validity(table):
@@ -368,11 +307,8 @@ def test_a_test_that_counts_for_no_program_earns_no_validity(table):
     assert (parts["valid"], parts["fault_silent"], parts["validity"]) == (1, 1, 0.5)
 
 
-def test_tests_that_nobody_passes_earn_a_fifth(table):
+def test_tests_that_nobody_passes_earn_a_fifth_unless_a_remembered_program_passes_them(table):
     assert rewards(table.play([WRONG], ["assert f(1) == 2"]), "discriminator") == pytest.approx([0.2])
-
-
-def test_a_remembered_program_that_passes_lifts_the_gate(table):
     episode = table.play([WRONG], ["assert f(1) == 2"], memory=[BROKEN_SYNTAX, RIGHT])
     assert rewards(episode, "discriminator") == [1.0]
     assert rewards(episode, "generator") == [0.0]
@@ -412,6 +348,7 @@ def test_a_program_that_the_sandbox_cannot_judge_costs_a_suite_nothing(table, pr
     episode = table.play(programs, ["assert f(1) == 2"], memory=memory)
     assert rewards(episode, "discriminator") == [None]
     assert components(episode)["sandbox_failure"] == 1
+    assert rewards(episode, "generator") == [None if program == RIGHT else 0.0 for program in programs]
 
 
 def test_a_suite_that_is_written_against_a_program_that_cannot_be_judged_is_dropped(table):
@@ -421,13 +358,6 @@ def test_a_suite_that_is_written_against_a_program_that_cannot_be_judged_is_drop
     )
     assert [reward is None for reward in rewards(episode, "discriminator")] == [True, False]
     assert components(episode)["sandbox_failure"] == 1 and "sandbox_failure" not in components(episode, 1)
-
-
-def test_tests_that_kill_the_same_programs_are_duplicates_where_enough_programs_speak(table):
-    rules = RewardRules(behaviour_duplicates_from=2)
-    suite = "assert f(1) == 2\nassert f(2) == 4\nassert f(3) == 6"
-    parts = components(table.play([RIGHT, WRONG_AT_3], [suite], rewards=rules))
-    assert (parts["valid"], parts["duplicates"]) == (2, 1)
 
 
 def test_corrected_outputs_are_charged_for_the_tests_that_count_only(table):
@@ -457,19 +387,16 @@ def test_a_seat_may_be_empty(table, programs, suites):
 
 
 def test_hostile_suites_do_not_end_the_episode(table):
-    suites = [
+    hostile = [
         "assert f(0x" + "f" * 6000 + ") == 1",
         "assert f" + ".a" * 190,
         "assert f(1\x00) == 2",
         "[" * 900,
     ]
-    episode = table.play([RIGHT], [*suites, "assert f(1) == 2"])
-    assert rewards(episode, "generator") == [1.0]
+    assert rewards(table.play([RIGHT], [*hostile, "assert f(1) == 2"]), "generator") == [1.0]
 
 
 # ---------------------------------------------------------------------- what each test did
-def told(trajectory):
-    return [(o.test, o.status, o.error) for o in trajectory.outcomes]
 
 
 def test_a_program_keeps_what_each_test_did_to_it_and_whose_test_it_was(table):
@@ -481,15 +408,8 @@ def test_a_program_keeps_what_each_test_did_to_it_and_whose_test_it_was(table):
         ("assert f(1) == 2", "discriminator #0", "PASSED"),
         ("assert f(3) == 6", "discriminator #0 #1", "WRONG_ANSWER"),
     ]
-    assert {(o.status, o.error) for o in second.outcomes} == {("RUNTIME_ERROR", "division by zero")}
-
-
-def test_a_test_that_the_reward_leaves_out_says_so(table):
-    test = "assert f(1) == 2"
-    table.sandbox.statuses = {(WRONG, test): Status.TIME_LIMIT}
-    table.sandbox.cpu_ms = {test: 1900.0}  # near the limit for the reference, too
-    program, _ = table.play([WRONG], [test]).trajectories
-    assert [(o.status, o.counts) for o in program.outcomes] == [("TIME_LIMIT", False)]
+    assert {o.status for o in second.outcomes} == {"RUNTIME_ERROR"}
+    assert {o.error for o in second.outcomes} == {"ZeroDivisionError: division by zero"}
 
 
 def test_a_suite_keeps_what_became_of_each_of_its_tests(table):
@@ -511,30 +431,15 @@ def test_a_suite_keeps_what_became_of_each_of_its_tests(table):
     assert sum(o.status == "valid" for o in found.outcomes) == found.components["valid"]
 
 
-def test_a_suite_of_inputs_keeps_the_tests_that_programs_met(table):
-    table.problem = replace(
-        table.problem, reference_solution="def f(n): return n * 2 if n < 9 else float('nan')"
-    )
+@pytest.mark.parametrize("value", ["float('nan')", "print", "[int]"])
+def test_a_value_that_is_no_literal_cannot_be_an_expected_output(table, value):
+    reference = f"def f(n): return n * 2 if n < 9 else {value}"
+    table.problem = replace(table.problem, reference_solution=reference)
     episode = table.play([RIGHT, WRONG_AT_3], ["f(3)\nf(9)"], test_format="input_only")
-    (found,) = episode.judged("discriminator")
-    assert [(o.test, o.status, o.kills) for o in found.outcomes] == [
-        ("assert f(3) == 6", "valid", (1,)),
-        ("f(9)", "no_literal", ()),
-    ]
-    assert found.outcomes[1].error == "the reference gives nan"
-
-
-def test_a_corrected_test_shows_what_was_written(table):
-    episode = table.play([RIGHT], ["assert f(3) == 7"], test_format="relabel")
-    assert told(episode.judged("discriminator")[0]) == [
-        ("assert f(3) == 6", "valid", "written as assert f(3) == 7")
-    ]
-
-
-def test_what_the_sandbox_did_not_judge_has_no_outcomes(table):
-    table.sandbox.broken = {WRONG}
-    right, wrong, _ = table.play([RIGHT, WRONG], ["assert f(1) == 2"]).trajectories
-    assert right.outcomes and not wrong.outcomes and wrong.reward is None
+    valid, other = episode.judged("discriminator")[0].outcomes
+    assert (valid.test, valid.status, valid.kills) == ("assert f(3) == 6", "valid", (1,))
+    assert (other.test, other.status, other.kills) == ("f(9)", "no_literal", ())
+    assert other.error.startswith("the reference gives ") and components(episode)["fault_rejected"] == 1
 
 
 # ---------------------------------------------------------------------- what is met again
@@ -552,11 +457,8 @@ def test_a_test_of_the_book_that_all_pass_is_told_as_passed(table):
     past = {"discriminator": ("assert f(1) == 2", "assert f(2) == 5")}
     episode = table.play([RIGHT, WRONG_AT_3], ["assert f(3) == 6"], past=past)
     # the second one is no valid test (any more), so nobody fails it
-    assert episode.mistakes.tests == {
-        "assert f(1) == 2": False,
-        "assert f(2) == 5": False,
-        "assert f(3) == 6": True,
-    }
+    assert [test for test, failed in episode.mistakes.tests.items() if failed] == ["assert f(3) == 6"]
+    assert episode.mistakes.tests.keys() == {*past["discriminator"], "assert f(3) == 6"}
     assert rewards(episode, "generator") == [1.0, 0.5]
 
 
@@ -569,14 +471,11 @@ def test_tests_are_remembered_as_they_were_written(table, form, written):
     assert rewards(again, "generator") == [0.0] and again.mistakes.tests == {written: True}
 
 
-def test_strict_tests_of_the_past_share_no_process_with_others(table):
+def test_strict_tests_of_several_authors_or_of_the_past_share_no_process(table):
     past = {"discriminator": ("assert f(3) == 6", "assert f(4) == 8")}
-    table.play([WRONG_AT_3], ["assert f(1) == 2"], past=past)
-    assert {tests for program, tests, _ in table.sandbox.jobs if program == WRONG_AT_3} == {
-        ("assert f(1) == 2",),
-        ("assert f(3) == 6",),
-        ("assert f(4) == 8",),
-    }
+    table.play([WRONG_AT_3], ["assert f(1) == 2", "assert f(2) == 4"], past=past)
+    together = [tests for program, tests, _ in table.sandbox.jobs if program == WRONG_AT_3]
+    assert sorted(together) == [(f"assert f({n}) == {2 * n}",) for n in range(1, 5)]
 
 
 def test_suites_are_paid_for_the_wrong_programs_of_the_past(table):

@@ -2,24 +2,17 @@
 
 import pytest
 
-from sparring.core.problem import Problem
 from sparring.core.verdict import Limits
 from sparring.games.prediction.game import _OTHER_HEAP, OutputPredictionGame
 from sparring.games.prediction.rules import OutputPredictionRules, foul
-from tests.playing import Breaking, Letters, play, player, reader
+from tests.playing import Breaking, Letters, a_problem, by_player, play, player, reader
 
-TOPIC = Problem(
-    id="sums", description="sums", function_signature="", baseline_tests=(), reference_solution=""
-)
+TOPIC = a_problem(id="sums", description="sums", function_signature="", baseline_tests=())
 QUICK = Limits(cpu_s=0.3, wall_s=6.0, memory_mb=128, output_kb=16)
 
 
 def game(**rules) -> OutputPredictionGame:
     return OutputPredictionGame(OutputPredictionRules(sandbox_limits=QUICK, **rules))
-
-
-def by_player(episode, name):
-    return [t for t in episode.trajectories if t.player == name]
 
 
 # ---------------------------------------------------------------------- rewards
@@ -55,6 +48,11 @@ def test_zero_sum_over_each_program(sandbox):
         ("12", "```\n13\n```", False),
         ("12", "12\n12", False),
         ("12", "It prints 12", False),
+        # as chat models write it
+        ("1", "`1`", True),
+        ("1", "<think>\n2?\n</think>\n\n1", True),
+        ("1", "`", False),
+        ("1", "`1", False),
     ],
 )
 def test_a_prediction_is_the_line_itself(sandbox, printed, predicted, right):
@@ -90,23 +88,6 @@ def test_programs_of_the_past_are_predicted_and_earn_nobody_anything(sandbox):
         ("1", 1, -1.0),
         ("3", 3, 1.0),
     ]
-
-
-@pytest.mark.parametrize(
-    ("answer", "reward"),
-    [
-        ("1", 1.0),
-        ("`1`", 1.0),
-        ("```\n1\n```", 1.0),
-        ("<think>\n2?\n</think>\n\n1", 1.0),
-        ("`", -1.0),
-        ("`1", -1.0),
-    ],
-)
-def test_a_prediction_is_read_as_chat_models_write_it(answer, reward, sandbox):
-    players = [reader("author", ["print(1)"]), reader("opponent", [answer], seed=2)]
-    episode = play(game(), TOPIC, players, sandbox)
-    assert [t.reward for t in by_player(episode, "opponent")] == [reward]
 
 
 def test_nobody_is_asked(sandbox):
@@ -191,11 +172,6 @@ def test_a_foul_is_seen_in_the_text_and_nothing_is_run(program, broken):
 )
 def test_ordinary_programs_break_no_rule(program):
     assert foul(program, OutputPredictionRules()) is None
-
-
-def test_only_math_may_be_imported():
-    assert foul("import random\nprint(1)", OutputPredictionRules()) == "banned"
-    assert foul("import math\nprint(1)", OutputPredictionRules()) is None
 
 
 def test_what_cannot_be_read_is_no_program():

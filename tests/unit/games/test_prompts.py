@@ -71,19 +71,18 @@ def byte_tokenizer(chat_template: str | None) -> PreTrainedTokenizerFast:
 
 
 @pytest.fixture(scope="module")
-def chatml() -> PreTrainedTokenizerFast:
-    return byte_tokenizer(CHATML)
+def chatml() -> ChatFormat:
+    return ChatFormat(byte_tokenizer(CHATML))
 
 
 @pytest.fixture(scope="module")
-def plain() -> PreTrainedTokenizerFast:
-    return byte_tokenizer(None)
+def plain() -> ChatFormat:
+    return ChatFormat(byte_tokenizer(None))
 
 
 @pytest.fixture(params=["tagged", "chatml", "plain"])
 def style(request):
-    made = request.getfixturevalue(request.param)
-    return made if request.param == "tagged" else ChatFormat(made)
+    return request.getfixturevalue(request.param)
 
 
 def first(style, stage: int = 1) -> list[int]:
@@ -131,16 +130,10 @@ def test_text_is_the_inverse_of_completion(style, text, stage):
     assert not set(tokens[:-1]) & set(style.stop_token_ids())
 
 
-def test_formats_ask_twice_and_get_the_same(style):
-    assert first(style) == first(style)
-    assert suite(style, 3) == suite(style, 3)
-
-
-def test_no_prompt_shows_the_reference_or_the_hidden_tests(style, chatml):
+def test_no_prompt_shows_the_reference_or_the_hidden_tests(style):
     """Read through the tokens themselves, special ones too."""
-    tokenizer = style._tokenizer
     for prompt in (first(style), suite(style, 3)):
-        text = tokenizer.decode(prompt)
+        text = style._tokenizer.decode(prompt)
         assert "4242" not in text and "x % 2" not in text
         assert PROBLEM.description in text
 
@@ -184,58 +177,41 @@ def test_markers_in_a_text_are_not_smuggled_through_the_decoder(tagged):
 
 
 # ---------------------------------------------------------------------- chat
-def conversation(count: int) -> list[dict[str, str]]:
-    style_text = {"role": "user", "content": None}
-    messages = [style_text]
-    for said, stage in zip(TEXTS[: count - 1], REASONING_STAGES[1:], strict=False):
-        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": stage.instruction}]
-    return messages
 
 
 @pytest.mark.parametrize("stage", range(1, 6))
-def test_the_prompt_is_the_template_applied_to_the_whole_conversation(chatml, stage):
-    style = ChatFormat(chatml)
-    completions = [said_in(style, text, n) for n, text in enumerate(TEXTS, 1)]
-    prompt = play(style, completions)[stage - 1]
-    opening = chatml.decode(first(style)).split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
-    messages = conversation(stage)
-    messages[0] = {"role": "user", "content": opening}
-    whole = chatml.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+@pytest.mark.parametrize("cut", [False, True], ids=["stopped", "cut by length"])
+def test_the_prompt_is_the_template_applied_to_the_whole_conversation(chatml, stage, cut):
+    """The end of a turn is neither doubled nor missing; the program's answer is begun, and no other's."""
+    completions = [said_in(chatml, text, n)[: -1 if cut else None] for n, text in enumerate(TEXTS, 1)]
+    tokenizer = chatml._tokenizer
+    opening = tokenizer.decode(first(chatml)).split("<|im_start|>user\n")[1].split("<|im_end|>")[0]
+    messages = [{"role": "user", "content": opening}]
+    for said, further in zip(TEXTS[: stage - 1], REASONING_STAGES[1:], strict=False):
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": further.instruction}]
+    whole = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     whole += "```python\n" * (stage == 5)
-    assert prompt == chatml.encode(whole, add_special_tokens=False)
-
-
-@pytest.mark.parametrize("closed", [True, False], ids=["stopped", "cut by length"])
-def test_the_end_of_the_turn_is_neither_doubled_nor_missing(chatml, closed):
-    style = ChatFormat(chatml)
-    said = said_in(style, "Add.", 1)
-    prompt = later(style, [*first(style), *(said if closed else said[:-1])], 2)
-    text = chatml.decode(prompt)
-    assert text.count("<|im_end|>") == 4  # system, user, assistant, user
-    assert "Add.<|im_end|>\n<|im_start|>user\n" in text
-    assert "<|im_end|><|im_end|>" not in text
-    assert text.endswith("<|im_start|>assistant\n")
+    assert play(chatml, completions)[stage - 1] == tokenizer.encode(whole, add_special_tokens=False)
 
 
 def test_a_chat_turn_stops_at_the_end_of_turn_and_at_the_end_of_text(chatml, plain):
-    ids = chatml.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])
-    assert ChatFormat(chatml).stop_token_ids() == tuple(ids)
-    assert ChatFormat(plain).stop_token_ids() == (plain.eos_token_id,)
+    ids = chatml._tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])
+    assert chatml.stop_token_ids() == tuple(ids)
+    assert plain.stop_token_ids() == (plain._tokenizer.eos_token_id,)
 
 
 def test_without_a_template_a_plain_one_is_used(plain):
-    style = ChatFormat(plain)
-    text = plain.decode(first(style))
+    text = plain._tokenizer.decode(first(plain))
     assert text.startswith("### User\nSolve") and text.endswith("### Assistant\n")
-    prompt = later(style, [*first(style), *plain.encode("Add.")], 2)
-    assert plain.decode(prompt).endswith(
+    prompt = later(plain, [*first(plain), *plain._encode("Add.")], 2)
+    assert plain._tokenizer.decode(prompt).endswith(
         f"Add.\n\n### User\n{REASONING_STAGES[1].instruction}\n\n### Assistant\n"
     )
 
 
 def test_the_discriminator_is_told_how_many_tests_and_in_which_form(chatml):
-    strict = chatml.decode(suite(ChatFormat(chatml), 7))
-    inputs = chatml.decode(suite(ChatFormat(chatml), 7, test_format="input_only"))
+    strict = chatml._tokenizer.decode(suite(chatml, 7))
+    inputs = chatml._tokenizer.decode(suite(chatml, 7, test_format="input_only"))
     assert "7 different tests" in strict
     assert "assert total([1, 2]) == 2" in strict and strict.endswith("\nassert total([")
     assert inputs.endswith("```python\ntotal([1, 2])\ntotal([") and "assert total" not in inputs
@@ -255,11 +231,10 @@ def test_a_tagged_attempt_may_jump_to_the_program(tagged):
 
 
 def test_a_chat_model_asked_for_the_program_at_once_is_not_asked_for_steps(chatml):
-    style = ChatFormat(chatml)
-    text = chatml.decode(first(style, 5))
-    assert "Solve this problem.\n" in text and REASONING_STAGES[-1].instruction in text
-    assert REASONING_STAGES[0].instruction not in text
-    assert "Solve this problem step by step.\n" in chatml.decode(first(style))
+    at_once, by_steps = (chatml._tokenizer.decode(first(chatml, stage)) for stage in (5, 1))
+    assert "Solve this problem.\n" in at_once and REASONING_STAGES[-1].instruction in at_once
+    assert REASONING_STAGES[0].instruction not in at_once
+    assert "Solve this problem step by step.\n" in by_steps
 
 
 def test_fewer_stages_need_less_room(style):
@@ -285,9 +260,8 @@ def test_what_the_other_player_wrote_ends_no_message(style, smuggled):
 
 
 def test_the_format_follows_from_the_tokenizer(tagged, chatml, plain):
-    assert isinstance(format_for(tagged._tokenizer), TaggedFormat)
-    assert isinstance(format_for(chatml), ChatFormat)
-    assert isinstance(format_for(plain), ChatFormat)
+    for made in (tagged, chatml, plain):
+        assert type(format_for(made._tokenizer)) is type(made)
 
 
 # ---------------------------------------------------------------------- the beginning of an answer
@@ -296,7 +270,7 @@ BEGUN = Message(brief="?", full="Write f.", begins="```python\n")
 
 @pytest.mark.parametrize("template", ["chatml", "plain"])
 def test_a_chat_models_answer_may_be_begun(template, request):
-    style = ChatFormat(request.getfixturevalue(template))
+    style = request.getfixturevalue(template)
     prompt = style.say((), BEGUN)
     assert prompt == [*style.say((), replace(BEGUN, begins="")), *style._encode("```python\n")]
     said = style.completion("x = 1\n```")
@@ -307,21 +281,14 @@ def test_a_chat_models_answer_may_be_begun(template, request):
 
 
 def test_an_answer_that_begins_a_block_ends_with_the_block(chatml):
-    style = ChatFormat(chatml)
-    assert style.stop_texts() == ()
-    (stop,) = style.stop_texts(BEGUN.begins)
+    assert chatml.stop_texts() == ()
+    (stop,) = chatml.stop_texts(BEGUN.begins)
     assert code_blocks(f"{BEGUN.begins}x = 1\n{stop}\nThis sets x.") == ["x = 1\n"]
 
 
 def test_a_model_with_markers_answers_from_the_start(tagged):
     assert tagged.say((), BEGUN) == tagged.say((), replace(BEGUN, begins=""))
     assert tagged.text(tagged.completion("x"), BEGUN.begins) == "x"
-
-
-def test_the_program_and_the_suite_are_begun_and_no_earlier_stage(chatml):
-    style = ChatFormat(chatml)
-    texts = [chatml.decode(later(style, first(style), stage)) for stage in range(2, 6)]
-    assert [text.endswith("```python\n") for text in texts] == [False, False, False, True]
 
 
 # ---------------------------------------------------------------------- the example in the discriminator's prompt
@@ -373,14 +340,14 @@ def test_an_answer_begins_with_the_example_and_the_type_of_the_next_argument(sig
 
 # ---------------------------------------------------------------------- tokenizers as they are published
 def test_every_end_token_of_the_model_ends_a_turn(chatml):
-    own = ChatFormat(chatml).stop_token_ids()
-    assert ChatFormat(chatml, [7, own[-1]]).stop_token_ids() == (*own, 7)
+    own = chatml.stop_token_ids()
+    assert ChatFormat(chatml._tokenizer, [7, own[-1]]).stop_token_ids() == (*own, 7)
 
 
-def test_of_several_templates_the_default_is_used():
+def test_of_several_templates_the_default_is_used(chatml):
     named = byte_tokenizer(None)
     named.chat_template = {"default": CHATML, "tool_use": "{{ tools }}"}
-    assert first(ChatFormat(named)) == first(ChatFormat(byte_tokenizer(CHATML)))
+    assert first(ChatFormat(named)) == first(chatml)
     named.chat_template = {"rag": CHATML, "tool_use": CHATML}
     with pytest.raises(SparringError):
         ChatFormat(named)
@@ -421,14 +388,12 @@ def test_the_turn_of_a_base_model_ends_if_it_begins_the_next_user_message(base):
 
 
 def test_a_chat_model_may_write_that_heading(chatml):
-    style = ChatFormat(chatml)
-    assert style.stop_texts() == ()
-    assert style.text(chatml.encode("### User\n", add_special_tokens=False)) == "### User\n"
+    assert chatml.text(chatml._encode("### User\n")) == "### User\n"
 
 
 def test_the_text_in_a_prompt_is_that_of_the_format(tagged, chatml):
     message = Message(brief="short", full="long")
-    for style, text, other in ((tagged, "short", "long"), (ChatFormat(chatml), "long", "short")):
+    for style, text, other in ((tagged, "short", "long"), (chatml, "long", "short")):
         assert style.shown(message) == text
         prompt = style.text(style.say((), message))
         assert text in prompt and other not in prompt

@@ -10,7 +10,6 @@ from sparring.games.multistage.rewards import (
     discriminator_reward,
     needed_cpu_ms,
     outcome,
-    pass_rate,
     validity,
 )
 
@@ -38,19 +37,6 @@ def test_validity(valid, emitted, slots, expected):
     assert validity(valid, emitted, slots) == expected
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "expected"),
-    [([True, True], 1.0), ([True, False, False, True], 0.5), ([False], 0.0), ([None, True], 1.0)],
-)
-def test_the_generator_earns_its_pass_rate(outcomes, expected):
-    assert pass_rate(outcomes) == expected
-
-
-@pytest.mark.parametrize("outcomes", [[], [None], [None, None]])
-def test_there_is_no_pass_rate_where_nothing_counts(outcomes):
-    assert pass_rate(outcomes) is None
-
-
 def test_the_discriminator_earns_the_failures_times_the_validity():
     # 4 of 5 tests valid, program fails 1 of the 4: (1 - .75) * .8
     assert reward([[PASS, PASS, PASS, KILL]], emitted=5) == pytest.approx(0.2)
@@ -69,23 +55,6 @@ def test_it_is_averaged_over_the_programs():
     assert reward([[PASS, KILL], [PASS, PASS], [KILL, KILL]]) == pytest.approx(0.5)
 
 
-def test_components():
-    _, parts = discriminator_reward(
-        facts([[PASS, KILL], [PASS, PASS]], emitted=4, parsed=3, duplicates=1), RULES
-    )
-    assert parts == {
-        "validity": 0.5,
-        "emitted": 4.0,
-        "parsed": 3.0,
-        "valid": 2.0,
-        "duplicates": 1.0,
-        "wrong_outputs": 0.0,
-        "gate": 1.0,
-        "kill_rate": 0.5,
-        "pass_rate": 0.75,
-    }
-
-
 # ---------------------------------------------------------------------- guard 1
 def test_unparseable_output_is_punished_and_the_punishment_is_a_key():
     assert reward([[]], emitted=3, parsed=0) == -1.0
@@ -102,15 +71,10 @@ LIMITS = Limits(cpu_s=2.0)
 LIMIT_STATUSES = (Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 
 
-@pytest.mark.parametrize("status", [Status.WRONG_ANSWER, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR])
-def test_a_wrong_value_or_an_exception_kills(status):
-    assert outcome(Verdict(status=status), 1900.0, LIMITS, RULES) is False
-
-
 @pytest.mark.parametrize("status", [Status.RUNTIME_ERROR, Status.SYNTAX_ERROR, *LIMIT_STATUSES])
 def test_what_a_valid_test_runs_into_is_the_programs_doing(status):
     """It passed on the reference. len(None), say: the program returned None; or r * r of a number without end."""
-    assert outcome(Verdict(status=status, by_test=True), 0.0, LIMITS, RULES) is False
+    assert outcome(Verdict(status=status, by_test=True, error="test: x"), 0.0, LIMITS, RULES) is False
 
 
 def test_a_test_that_needs_much_of_its_own_time_with_the_reference_tells_nothing_by_a_limit():
@@ -121,10 +85,6 @@ def test_a_test_that_needs_much_of_its_own_time_with_the_reference_tells_nothing
     assert needed_cpu_ms([Verdict(status=Status.PASSED, cpu_ms=9.0, test_cpu_ms=2.0)]) == 9.0
 
 
-def test_the_words_of_an_error_decide_nothing():
-    assert outcome(Verdict(status=Status.WRONG_ANSWER, error="test: x"), 0.0, LIMITS, RULES) is False
-
-
 @pytest.mark.parametrize("status", LIMIT_STATUSES)
 @pytest.mark.parametrize(
     ("reference_ms", "expected"), [(0.0, False), (500.0, False), (500.1, None), (1900.0, None)]
@@ -132,10 +92,6 @@ def test_the_words_of_an_error_decide_nothing():
 def test_a_limit_kills_only_where_the_reference_is_quick(status, reference_ms, expected):
     """A quarter of two seconds is 500 ms."""
     assert outcome(Verdict(status=status), reference_ms, LIMITS, RULES) is expected
-
-
-def test_passing_is_passing_however_slow():
-    assert outcome(Verdict(status=Status.PASSED), 1900.0, LIMITS, RULES) is True
 
 
 def test_a_sandbox_failure_is_never_an_outcome():
@@ -163,11 +119,6 @@ def test_tests_that_kill_the_same_programs_are_duplicates_where_enough_programs_
     assert behaviour_duplicates(by_test, rules) == {2, 3}
 
 
-def test_few_programs_say_nothing_of_behaviour():
-    assert behaviour_duplicates([[True, False]] * 3, RewardRules(behaviour_duplicates_from=3)) == set()
-    assert behaviour_duplicates([], RewardRules(behaviour_duplicates_from=3)) == set()
-
-
 def test_a_duplicate_is_emitted_but_not_valid():
     """Two tests of which one repeats the other: half the validity of one honest test."""
     assert reward([[KILL]], emitted=2, duplicates=1, solvable=True) == pytest.approx(0.5)
@@ -188,32 +139,14 @@ def test_a_corrected_output_costs_a_share_of_the_tests_worth():
     assert reward(outcomes, RewardRules(wrong_output_penalty=0.0), wrong_outputs=4) == pytest.approx(0.25)
 
 
-# ---------------------------------------------------------------------- why p is over the valid tests only
-def against_a_perfect_generator(valid: int, rules: RewardRules) -> float:
-    return reward([[PASS] * valid], rules, emitted=12, parsed=12)
-
-
-def test_over_all_tests_half_invalid_suites_pay_best_against_a_perfect_generator():
+@pytest.mark.parametrize("kills", [0, 2])
+def test_over_all_tests_padding_a_suite_with_invalid_ones_would_pay(kills):
+    """With failure share f on valid tests, v (v f + 1 - v) peaks at v = 1 / (2 (1 - f)), not at 1."""
     rules = RewardRules(pass_rate_over="all")
-    earned = [against_a_perfect_generator(valid, rules) for valid in range(13)]
-    assert earned[6] == pytest.approx(0.25) == max(earned)
-    assert earned[12] == 0.0
-    assert earned == pytest.approx([v / 12 * (1 - v / 12) for v in range(13)])
-
-
-def test_over_the_valid_tests_invalid_ones_never_pay():
-    assert [against_a_perfect_generator(valid, RULES) for valid in range(13)] == [0.0] * 13
-    half_killed = [reward([[KILL] * k + [PASS] * k], emitted=12, parsed=12) for k in range(1, 7)]
-    assert half_killed == sorted(half_killed)
-    assert half_killed[-1] == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(("kills", "best"), [(0, 6), (2, 8)])
-def test_the_optimum_of_the_over_all_variant_is_where_the_formula_says(kills, best):
-    """With failure share f on valid tests, v (v f + 1 - v) peaks at v = 1 / (2 (1 - f)); f = 1/4 gives 2/3."""
-    rules = RewardRules(pass_rate_over="all")
-    share = kills / best
-    v = best / 12
-    row = [KILL] * kills + [PASS] * (best - kills)
-    assert reward([row], rules, emitted=12, parsed=12) == pytest.approx(v * (v * share + 1 - v))
-    assert v == pytest.approx(1 / (2 * (1 - share)))
+    earned = []
+    for valid in range(max(kills, 1), 13):
+        v, f = valid / 12, kills / valid
+        row = [KILL] * kills + [PASS] * (valid - kills)
+        earned.append(reward([row], rules, emitted=12, parsed=12, solvable=True))
+        assert earned[-1] == pytest.approx(v * (v * f + 1 - v))
+    assert earned[-1] < max(earned)

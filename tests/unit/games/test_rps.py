@@ -8,7 +8,7 @@ from sparring.games.rps.evaluator import MixtureEvaluator
 from sparring.games.rps.game import RpsGame
 from sparring.games.rps.payoffs import EDGE, MOVES, equilibrium, exploitability, payoff
 from sparring.games.rps.rules import RpsRules
-from tests.playing import Breaking, play, reader
+from tests.playing import Breaking, by_player, play, reader
 
 RULES = RpsRules()
 
@@ -19,7 +19,7 @@ def match(firsts: list[str], seconds: list[str]):
 
 
 def earned(firsts: list[str], seconds: list[str], player: str) -> list[float | None]:
-    return [t.reward for t in match(firsts, seconds).trajectories if t.player == player]
+    return [t.reward for t in by_player(match(firsts, seconds), player)]
 
 
 def test_it_is_zero_sum_and_goes_round():

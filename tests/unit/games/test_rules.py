@@ -3,24 +3,15 @@
 from sparring.core.verdict import Limits
 from sparring.games.boards.rules import KuhnRules
 from sparring.games.programs.code_golf import CodeGolfRules
-from sparring.games.rules import Need, Rules
+from sparring.games.rules import Need
 
 
-class Runs(Rules):
+class Runs(KuhnRules):
     """Programs run, and no field speaks of limits."""
-
-    kind: str = "runs"
 
     @property
     def uses(self) -> frozenset[Need]:
         return frozenset(("sandbox",))
-
-    @property
-    def seats(self) -> dict[str, str]:
-        return {"solver": "generator"}
-
-    def game(self):
-        raise NotImplementedError
 
 
 def test_whose_programs_run_has_limits_whether_or_not_it_has_a_field_for_them():

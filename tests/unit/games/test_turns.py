@@ -69,14 +69,6 @@ def test_no_attempts_ask_nothing():
     assert asyncio.run(answer_all(nobody, Message(brief="", full=""))) == []
 
 
-def test_what_a_policy_raises_is_not_swallowed():
-    def says(prompt, sampling):
-        raise RuntimeError("out of memory")
-
-    with pytest.raises(RuntimeError, match="out of memory"):
-        asyncio.run(answer_all(player("author", says, attempts=3), Message(brief="", full="")))
-
-
 OUTCOMES = st.lists(
     st.builds(
         Outcome, test=st.text(max_size=300), status=st.sampled_from(list(Status)), error=st.text(max_size=300)

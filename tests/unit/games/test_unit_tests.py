@@ -1,12 +1,13 @@
 """R4's reward by hand, and what counts as an answer."""
 
+from dataclasses import replace
+
 import pytest
 
 from sparring.core.problem import Problem
-from sparring.core.verdict import Limits, OutputTest
 from sparring.games.programs.game import SolverGame
 from sparring.games.programs.unit_tests import UnitTestsRules, read_answer, unit_test_reward
-from tests.playing import Breaking, play, reader, with_tests
+from tests.playing import Breaking, play, reader
 
 PROBLEM = Problem(
     id="add",
@@ -63,12 +64,6 @@ def test_base_and_bonus(passed, total, weights, base, bonus):
     )
 
 
-def test_r4s_defaults():
-    rules = UnitTestsRules()
-    assert (rules.base_weight, rules.perfect_weight, rules.max_tests) == (1.0, 1.0, 3)
-    assert rules.sandbox_limits.cpu_s == 1.0
-
-
 # ---------------------------------------------------------------------- played
 def test_rewards_of_programs_that_are_run(sandbox):
     episode = play(game(), PROBLEM, [reader("generator", list(FAULTS))], sandbox)
@@ -87,31 +82,10 @@ def test_the_first_tests_count(sandbox, max_tests, reward):
     assert [tests for _, tests, *_ in watched.jobs] == [PROBLEM.baseline_tests[:max_tests]]
 
 
-def test_a_problems_own_limits_and_language_are_kept(sandbox):
-    from dataclasses import replace
-
-    own = Limits(cpu_s=0.25, wall_s=5.0, memory_mb=64)
-    watched = Breaking(sandbox, on=set())
-    play(game(), replace(PROBLEM, limits=own), [reader("generator", [RIGHT])], watched)
-    play(game(), PROBLEM, [reader("generator", [RIGHT])], watched)
-    assert [limits for _, _, limits, *_ in watched.jobs] == [own, UnitTestsRules().sandbox_limits]
+def test_a_problems_own_language_is_kept():
     elsewhere = Breaking()
     play(game(), replace(PROBLEM, language="lua"), [reader("generator", [RIGHT])], elsewhere)
     assert [language for *_, language in elsewhere.jobs] == ["lua"]
-
-
-def test_whole_programs_are_judged_by_what_they_print(sandbox):
-    printing = with_tests(PROBLEM, OutputTest(stdin="1 2", stdout="3\n"), OutputTest(stdin="2 2", stdout="4"))
-    programs = ["a, b = map(int, input().split())\nprint(a + b)", "print(3)", "print(1/0)"]
-    episode = play(game(), printing, [reader("generator", programs)], sandbox)
-    assert rewards(episode) == [2.0, 0.5, 0.0]
-
-
-def test_a_sandbox_failure_is_no_reward(sandbox):
-    broken = Breaking(sandbox, on={RIGHT})
-    episode = play(game(), PROBLEM, [reader("generator", [RIGHT, ""])], broken)
-    assert rewards(episode) == [None, 0.0]
-    assert episode.trajectories[0].components == {"format": 1.0, "sandbox_failure": 1.0}
 
 
 # ---------------------------------------------------------------------- <reasoning> and <answer>
@@ -185,9 +159,5 @@ def test_the_prompt_says_which_format_and_language():
     asked = game(answer_format="reasoning").rules.message(PROBLEM).full
     assert "<reasoning>" in asked and "</answer>" in asked and "def f(a, b):" in asked
     assert "```python block" in game().rules.message(PROBLEM).full
-    from dataclasses import replace
-
-    nothing = replace(PROBLEM, function_signature="", language="lua")
-    assert (
-        "Signature" not in game().rules.message(nothing).full and "lua" in game().rules.message(nothing).full
-    )
+    bare = game().rules.message(replace(PROBLEM, function_signature="", language="lua")).full
+    assert "Signature" not in bare and "lua" in bare

@@ -2,17 +2,11 @@
 
 from sparring.core.problem import Problem
 from sparring.problems.contamination import drop_contaminated, normalised
+from tests.playing import a_problem
 
 
 def problem(id: str, description: str, solution: str = "", language: str = "python") -> Problem:
-    return Problem(
-        id=id,
-        description=description,
-        function_signature="def f(x):",
-        baseline_tests=("assert f(1)",),
-        reference_solution=solution,
-        language=language,
-    )
+    return a_problem(id=id, description=description, reference_solution=solution, language=language)
 
 
 def test_normalised() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sparring.core.problem import Problem
 from sparring.problems.difficulty import difficulty_from_pass_rate, keep_learnable
+from tests.playing import a_problem
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,6 @@ def test_no_pass_rate(rate) -> None:
 
 
 def test_what_is_always_or_never_solved_is_dropped() -> None:
-    problems = [
-        Problem(id=id, description="", function_signature="", baseline_tests=(), reference_solution="")
-        for id in ("never", "rarely", "often", "always", "unknown")
-    ]
+    problems = [a_problem(id=id) for id in ("never", "rarely", "often", "always", "unknown")]
     rates = {"never": 0.0, "rarely": 0.1, "often": 0.9, "always": 1.0}
     assert [p.id for p in keep_learnable(problems, rates)] == ["rarely", "often", "unknown"]

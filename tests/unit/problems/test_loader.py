@@ -102,9 +102,7 @@ def test_the_toy_problems_are_written_as_they_were_read(name):
 def test_a_problem_with_a_contests_own_comparison_cannot_be_written(tmp_path):
     (problem,) = load_problems(write(tmp_path, LUA))
     graded = replace(problem, hidden_tests=(AppsTest(stdin="2", stdout="4"),))
-    with pytest.raises(
-        ProblemFileError, match="problem double: its tests compare outputs in the way of its data set"
-    ):
+    with pytest.raises(ProblemFileError, match="problem double: its tests compare outputs"):
         entry_of(graded)
 
 
@@ -115,257 +113,108 @@ def test_a_problem_that_could_not_be_read_again_is_not_written(tmp_path, lacks):
         entry_of(replace(problem, **lacks))
 
 
-def test_hidden_tests_are_optional(tmp_path):
-    (problem,) = load_problems(str(write(tmp_path, GOOD)))
-    assert problem.hidden_tests == ()
-    assert problem.evaluation_tests == problem.baseline_tests
-
-
-def test_the_documented_format_loads(tmp_path):
-    """The example of the problem format, word for word: parameter names of signature and solution may differ."""
-    entry = {
-        "id": "your_problem",
-        "description": "Problem description",
-        "function_signature": "def your_function(args):",
-        "baseline_tests": ["assert your_function(1) == 2"],
-        "reference_solution": "def your_function(x):\n    return x + 1",
-        "difficulty": "easy",
-        "tags": ["math"],
-    }
-    assert load_problems(write(tmp_path, entry))[0].entry_point == "your_function"
+def test_parameters_of_signature_and_solution_may_differ(tmp_path):
+    entry = changed(function_signature="def double(args):")
+    assert load_problems(str(write(tmp_path, entry)))[0].entry_point == "double"
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path):
     path = tmp_path / "problems.json"
-    path.write_text(json.dumps({"problems": [GOOD]}), encoding="utf-8-sig")
-    assert len(load_problems(path)) == 1
-
-
-LAYOUT = 'write {"problems": [{"id": ..., "description": ..., ...}]}'
+    entry = changed(reference_solution="\ufeffdef double(n):\n    return n * 2\n")
+    path.write_text(json.dumps({"problems": [entry]}), encoding="utf-8-sig")
+    assert "def double" in load_problems(path)[0].reference_solution
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "fact"),
     [
-        (b"", f"the file is empty; {LAYOUT}"),
-        (b" \n", f"the file is empty; {LAYOUT}"),
-        (b"\xff\xfe", "not UTF-8 text (byte 0); save it as UTF-8"),
-        (
-            b'{"problems": [\n  {"id": "a",}\n]}',
-            "malformed JSON at line 2, column 13: Illegal trailing comma before end of object; correct it there",
-        ),
-        (b"[]", f"expected a JSON object with the key 'problems'; {LAYOUT}"),
-        (b"{}", f"expected a JSON object with the key 'problems'; {LAYOUT}"),
-        (b'{"problems": [1], "version": 2}', "unknown key 'version' beside 'problems'; remove it"),
-        (b'{"problems": {}}', f"field 'problems': expected a list, found an empty object; {LAYOUT}"),
-        (b'{"problems": []}', "field 'problems' is an empty list; add at least one problem"),
+        (b"", "the file is empty"),
+        (b" \n", "the file is empty"),
+        (b"\xff\xfe", "not UTF-8 text (byte 0)"),
+        (b'{"problems": [\n  {"id": "a",}\n]}', "malformed JSON at line 2, column "),
+        (b"[]", "expected a JSON object with the key 'problems'"),
+        (b"{}", "expected a JSON object with the key 'problems'"),
+        (b'{"problems": [1], "version": 2}', "unknown key 'version' beside 'problems'"),
+        (b'{"problems": {}}', "field 'problems': expected a list, found an empty object"),
+        (b'{"problems": []}', "field 'problems' is an empty list"),
     ],
 )
-def test_unusable_files(tmp_path, content, message):
+def test_unusable_files(tmp_path, content, fact):
     path = tmp_path / "problems.json"
     path.write_bytes(content)
-    found = error_of(path)
-    if "malformed" in message:  # the words between are the Python version's own
-        position, mend = "malformed JSON at line 2, column ", "; correct it there"
-        assert found.startswith(position) and found.endswith(mend)
-    else:
-        assert found == message
+    said = error_of(path)
+    assert said.startswith(fact) and "; " in said, "what to do"
 
 
-def test_missing_file(tmp_path):
-    assert error_of(tmp_path / "none.json") == "no such file; check the path to the problem file"
-
-
-def test_folder_instead_of_file(tmp_path):
-    assert error_of(tmp_path) == "cannot be read (Is a directory); give a readable file"
+def test_no_file(tmp_path):
+    assert error_of(tmp_path / "none.json").startswith("no such file")
+    assert error_of(tmp_path).startswith("cannot be read (Is a directory)")
 
 
 AT = "problem 'double' (index 0), "
-OBJECTS = ', or of objects, such as {"stdin": "2", "stdout": "4"}'
 
 
 @pytest.mark.parametrize(
-    ("entry", "message"),
+    ("entry", "fact"),
     [
-        (7, f"problem at index 0: expected an object, found a number; {LAYOUT}"),
-        (
-            without("id"),
-            "problem at index 0, field 'id': missing; add a non-empty string, such as \"two_sum\"",
-        ),
-        (
-            changed(id=7),
-            (
-                "problem at index 0, field 'id': found a number; expected 'id' to be a non-empty string, "
-                'such as "two_sum"'
-            ),
-        ),
-        (
-            changed(description=""),
-            (
-                f"{AT}field 'description': found an empty string; expected 'description' to be a non-empty string "
-                "that states the task"
-            ),
-        ),
-        (
-            changed(function_signature=None),
-            (
-                f"{AT}field 'function_signature': found null; expected 'function_signature' to be a non-empty string, "
-                'such as "def double(n: int) -> int:"'
-            ),
-        ),
-        (
-            without("baseline_tests"),
-            (
-                f"{AT}field 'baseline_tests': missing; add a non-empty list of strings, "
-                f'such as ["assert double(2) == 4"]{OBJECTS}'
-            ),
-        ),
-        (
-            changed(baseline_tests=[]),
-            (
-                f"{AT}field 'baseline_tests': found an empty list; expected 'baseline_tests' to be a non-empty list of "
-                f'strings, such as ["assert double(2) == 4"]{OBJECTS}'
-            ),
-        ),
-        (
-            changed(baseline_tests="assert double(2) == 4"),
-            (
-                f"{AT}field 'baseline_tests': found a string; expected 'baseline_tests' to be a non-empty list of "
-                f'strings, such as ["assert double(2) == 4"]{OBJECTS}'
-            ),
-        ),
-        (
-            changed(baseline_tests=[{"stdin": "2"}]),
-            f"{AT}field 'baseline_tests[0]': key 'stdout': missing; add the expected output",
-        ),
-        (
-            changed(hidden_tests=[{"stdout": "4", "input": "2"}]),
-            f"{AT}field 'hidden_tests[0]': unknown key 'input'; give some of stdin, code, stdout",
-        ),
-        (
-            changed(language="lua"),
-            (
-                f"{AT}field 'baseline_tests[0]': a string is a test in Python, and the program is in lua; expected an "
-                'object, such as {"code": "print(f(2))", "stdout": "4"}'
-            ),
-        ),
-        (
-            changed(tags=["a", 3]),
-            (
-                f"{AT}field 'tags[1]': found a number; expected 'tags' to be a list of strings, "
-                'such as ["math"], or []'
-            ),
-        ),
-        *(
-            (
-                changed(limits=limits),
-                (
-                    f"{AT}field 'limits'{said} an object with some of cpu_s, wall_s, "
-                    'memory_mb, processes, file_mb, output_kb, such as {"cpu_s": 5}'
-                ),
-            )
-            for limits, said in (
-                (3, ": found a number; expected 'limits' to be"),
-                ({"seconds": 3}, ", key 'seconds': unknown; expected"),
-                ({"cpu_s": 0}, ", key 'cpu_s': Input should be greater than 0; expected"),
-            )
-        ),
-        (
-            changed(difficulty=True),
-            (
-                f"{AT}field 'difficulty': found a boolean; expected 'difficulty' to be a string or a whole number, "
-                'such as "easy" or 2'
-            ),
-        ),
-        (
-            changed(reference_solution={}),
-            (
-                f"{AT}field 'reference_solution': found an empty object; expected 'reference_solution' to be "
-                'a non-empty string, such as "def double(n):\\n    return n * 2\\n"'
-            ),
-        ),
-        (
-            changed(hidden_tests={"a": 1}),
-            (
-                f"{AT}field 'hidden_tests': found an object; expected 'hidden_tests' to be a list like that of "
-                'baseline_tests, such as ["assert double(-1) == -2"]'
-            ),
-        ),
-        (
-            {**without("baseline_tests"), "baseline_test": []},
-            (
-                f"{AT}field 'baseline_test': unknown field; remove it, or correct its name to one of id, description, "
-                "function_signature, baseline_tests, reference_solution, difficulty, tags, hidden_tests, "
-                "other_solutions, wrong_solutions, language, preamble, epilogue, limits"
-            ),
-        ),
+        (7, "problem at index 0: expected an object, found a number"),
+        (without("id"), "problem at index 0, field 'id': missing"),
+        (changed(id=7), "problem at index 0, field 'id': found a number"),
+        (changed(description=""), f"{AT}field 'description': found an empty string"),
+        (changed(function_signature=None), f"{AT}field 'function_signature': found null"),
         (
             changed(function_signature="double(n)"),
-            (
-                f"{AT}field 'function_signature': no function in 'double(n)'; expected a non-empty string, "
-                'such as "def double(n: int) -> int:"'
-            ),
+            f"{AT}field 'function_signature': no function in 'double(n)'",
         ),
         (
             changed(function_signature="def double(n: -> int:"),
-            (
-                f"{AT}field 'function_signature': no function in 'def double(n: -> int:'; expected a non-empty string, "
-                'such as "def double(n: int) -> int:"'
-            ),
+            f"{AT}field 'function_signature': no function in",
         ),
+        (changed(baseline_tests=[]), f"{AT}field 'baseline_tests': found an empty list"),
+        (changed(baseline_tests="assert double(2) == 4"), f"{AT}field 'baseline_tests': found a string"),
+        (changed(baseline_tests=[{"stdin": "2"}]), f"{AT}field 'baseline_tests[0]': key 'stdout': missing"),
+        (changed(baseline_tests=["# later"]), f"{AT}field 'baseline_tests[0]': holds no statement"),
+        (
+            changed(baseline_tests=["assert double(2) == 4", "assert double(2 =="]),
+            f"{AT}field 'baseline_tests[1]': not valid Python (line 1: '(' was never closed)",
+        ),
+        (changed(hidden_tests=["double(1"]), f"{AT}field 'hidden_tests[0]': not valid Python (line 1: "),
+        (
+            changed(hidden_tests=[{"stdout": "4", "input": "2"}]),
+            f"{AT}field 'hidden_tests[0]': unknown key 'input'",
+        ),
+        (changed(hidden_tests={"a": 1}), f"{AT}field 'hidden_tests': found an object"),
+        (changed(language="lua"), f"{AT}field 'baseline_tests[0]': a string is a test in Python"),
+        (changed(tags=["a", 3]), f"{AT}field 'tags[1]': found a number"),
+        (changed(limits=3), f"{AT}field 'limits': found a number"),
+        (changed(limits={"seconds": 3}), f"{AT}field 'limits', key 'seconds': unknown"),
+        (changed(limits={"cpu_s": 0}), f"{AT}field 'limits', key 'cpu_s': Input should be greater than 0"),
+        (changed(difficulty=True), f"{AT}field 'difficulty': found a boolean"),
+        (changed(reference_solution={}), f"{AT}field 'reference_solution': found an empty object"),
         (
             changed(reference_solution="def double(n):\nreturn n"),
-            (
-                f"{AT}field 'reference_solution': not valid Python (line 2: expected an indented block after function "
-                "definition on line 1); correct it"
-            ),
+            f"{AT}field 'reference_solution': not valid Python (line 2: ",
         ),
         (
             changed(reference_solution="def twice(n):\n    return n * 2"),
-            (
-                f"{AT}field 'reference_solution': defines no function 'double', which function_signature names; "
-                "use the same name in both"
-            ),
+            f"{AT}field 'reference_solution': defines no function 'double'",
         ),
-        (
-            changed(baseline_tests=["assert double(2) == 4", "assert double(2 =="]),
-            (
-                f"{AT}field 'baseline_tests[1]': not valid Python (line 1: '(' was never closed); "
-                "expected a test such as 'assert f(2) == 4'"
-            ),
-        ),
-        (
-            changed(baseline_tests=["# later"]),
-            f"{AT}field 'baseline_tests[0]': holds no statement; expected a test such as 'assert f(2) == 4'",
-        ),
-        (
-            changed(hidden_tests=["double(1"]),
-            (
-                f"{AT}field 'hidden_tests[0]': not valid Python (line 1: '(' was never closed); "
-                "expected a test such as 'assert f(2) == 4'"
-            ),
-        ),
+        (changed(wrong_solutions="def double(n): return 4"), f"{AT}field 'wrong_solutions': found a string"),
+        ({**without("baseline_tests"), "baseline_test": []}, f"{AT}field 'baseline_test': unknown field"),
     ],
 )
-def test_faulty_problems(tmp_path, entry, message):
-    assert error_of(write(tmp_path, entry)) == message
+def test_faulty_problems(tmp_path, entry, fact):
+    said = error_of(write(tmp_path, entry))
+    assert said.startswith(fact) and "; " in said, "what to do"
 
 
 @pytest.mark.parametrize("source", ["-" * 20_000 + "1", "1" + " + 1" * 100_000, "x = 1 \0"])
 def test_python_that_the_parser_cannot_hold_is_told_in_one_line(tmp_path, source):
-    assert "field 'hidden_tests[0]': not valid Python" in error_of(
-        write(tmp_path, changed(hidden_tests=[source]))
-    )
-    assert "field 'reference_solution': not valid Python" in error_of(
-        write(tmp_path, changed(reference_solution=source))
-    )
-
-
-def test_a_byte_order_mark_is_no_part_of_a_program(tmp_path):
-    (found,) = load_problems(
-        write(tmp_path, changed(reference_solution="\ufeffdef double(n):\n    return n * 2\n"))
-    )
-    assert "def double" in found.reference_solution
+    for place, entry in (
+        ("hidden_tests[0]", changed(hidden_tests=[source])),
+        ("reference_solution", changed(reference_solution=source)),
+    ):
+        assert f"field '{place}': not valid Python" in error_of(write(tmp_path, entry))
 
 
 @pytest.mark.parametrize("field", [name for name in GOOD if name != "id"])
@@ -375,8 +224,7 @@ def test_every_field_but_hidden_tests_is_required(tmp_path, field):
 
 def test_duplicate_id(tmp_path):
     path = write(tmp_path, GOOD, changed(id="other"), GOOD)
-    said = r"problem 'double' \(index 2\), field 'id': already used at index 0; give every problem an id of its own"
-    with pytest.raises(ProblemFileError, match=said):
+    with pytest.raises(ProblemFileError, match=r"'double' \(index 2\), field 'id': already used at index 0"):
         load_dataset(path, "problems")
 
 
@@ -384,10 +232,6 @@ def test_a_file_may_bring_further_programs(tmp_path):
     right, wrong = "def double(n): return n + n", "def double(n): return 4"
     (problem,) = load_problems(write(tmp_path, changed(other_solutions=[right], wrong_solutions=[wrong])))
     assert (problem.other_solutions, problem.wrong_solutions) == ((right,), (wrong,))
-    path = write(tmp_path, changed(wrong_solutions="def double(n): return 4"))
-    assert "field 'wrong_solutions': found a string; expected 'wrong_solutions' to be a list" in error_of(
-        path
-    )
 
 
 @pytest.mark.parametrize(
@@ -421,17 +265,14 @@ def test_split_depends_on_ids_alone():
 def test_split_sizes():
     problems = load_problems(EXAMPLES)
     assert len(split_problems(problems, 0.001)[1]) == 1
-    with pytest.raises(ProblemFileError, match="leaves none to train on: add problems or lower the fraction"):
+    with pytest.raises(ProblemFileError, match="leaves none to train on"):
         split_problems(problems[:2], 0.9)
-    with pytest.raises(
-        ProblemFileError, match=r"add problems, or give --problems\.held-out\.file, or --no-eval"
-    ):
+    with pytest.raises(ProblemFileError, match=r"--problems\.held-out\.file"):
         split_problems(problems[:1], 0.1)
     assert split_problems(problems[:1], 0.1, least=0) == (problems[:1], []), "nobody evaluates"
 
 
 def test_a_problem_to_solve_needs_no_more_than_a_description(tmp_path: Path) -> None:
-    file = tmp_path / "problems.json"
     entries = [
         {"description": "Double n."},
         {"id": "b", "description": "Add.", "baseline_tests": ["assert ("]},
@@ -442,8 +283,7 @@ def test_a_problem_to_solve_needs_no_more_than_a_description(tmp_path: Path) -> 
         {"id": "f", "description": "The same name."},
         7,
     ]
-    file.write_text(json.dumps({"problems": entries}))
-    problems, faults = load_to_solve(file)
+    problems, faults = load_to_solve(write(tmp_path, *entries))
     assert [p.id for p in problems] == ["problem 0", "f"] and problems[0].description == "Double n."
     assert faults.keys() == {"b", "c", "d", "e", "f (index 6)", "problem 7"}
     assert "not valid Python" in faults["b"] and "unknown field" in faults["c"] and "missing" in faults["e"]
@@ -451,16 +291,14 @@ def test_a_problem_to_solve_needs_no_more_than_a_description(tmp_path: Path) -> 
 
 
 def test_a_file_without_a_problem_to_solve_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "problems.json"
-    file.write_text('{"problems": []}')
     with pytest.raises(ProblemFileError, match="empty list"):
-        load_to_solve(file)
+        load_to_solve(write(tmp_path))
 
 
 def test_json_lines_are_sent_to_the_formats(tmp_path):
     file = tmp_path / "lines.jsonl"
     file.write_text('{"task_id": 1}\n{"task_id": 2}\n')
-    with pytest.raises(ProblemFileError, match="if these are JSON lines, give their format"):
+    with pytest.raises(ProblemFileError, match="JSON lines"):
         load_problems(file)
 
 

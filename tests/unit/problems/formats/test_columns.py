@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparring.problems.formats import load_dataset
-from tests.datasets import DATA, error_of, load, rows
+from tests.datasets import DATA, error_of, load, rows, written
 
 FIELDS = {
     "id": "uid", "description": "instruction", "baseline_tests": "tests", "reference_solution": "answer",
@@ -37,17 +37,16 @@ def test_a_field_map_needs_little() -> None:
 @pytest.mark.parametrize("name", ["columns.parquet", "columns.jsonl.gz", "columns.json"])
 def test_other_kinds_of_files(tmp_path, name) -> None:
     path, found = tmp_path / name, rows("columns.jsonl")
+    columns = ("uid", "instruction", "tests", "answer")
     if name.endswith("parquet"):
         pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        kept = [
-            {k: v for k, v in row.items() if k in ("uid", "instruction", "tests", "answer")} for row in found
-        ]
+        kept = [{column: row[column] for column in columns if column in row} for row in found]
         parquet.write_table(pyarrow.Table.from_pylist(kept), path)
     elif name.endswith("gz"):
         path.write_bytes(gzip.compress((DATA / "columns.jsonl").read_bytes()))
     else:
         path.write_text(json.dumps(found, indent=2))
-    fields = {k: v for k, v in FIELDS.items() if v in ("uid", "instruction", "tests", "answer")}
+    fields = {field: column for field, column in FIELDS.items() if column in columns}
     assert [p.id for p in load_dataset(path, "fields", fields=fields)] == ["cube", "first"]
 
 
@@ -131,34 +130,22 @@ def test_columns_as_tables_have_them(tmp_path) -> None:
         "level": 1500.0,
         "topics": 7,
     }
-    path = tmp_path / "table.jsonl"
-    path.write_text(json.dumps(row))
     fields = {name: column for name, column in FIELDS.items() if column in row}
-    (problem,) = load_dataset(path, "fields", fields=fields)
+    (problem,) = load_dataset(written(tmp_path, row), "fields", fields=fields)
     assert problem.baseline_tests == ("assert f(1) == 2", "assert f(2) == 3")
     assert (problem.hidden_tests, problem.difficulty, problem.tags) == ((), 1500, ("7",))
-
-
-def test_a_column_of_expressions_holds_no_tests(tmp_path) -> None:
-    path = tmp_path / "table.jsonl"
-    path.write_text(json.dumps({"instruction": "Add one.", "tests": ["f(1) == 2"]}))
-    fields = {"description": "instruction", "baseline_tests": "tests"}
-    assert "'f(1) == 2' checks nothing; expected 'assert f(1) == 2'" in error_of(
-        path, "fields", fields=fields
-    )
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"tests": ["this is no python"]}, "field 'tests': 'this is no python', which is not Python"),
+        ({"tests": ["f(1) == 2"]}, "'f(1) == 2' checks nothing; expected 'assert f(1) == 2'"),
         ({"answer": "also none ("}, "field 'answer': not Python"),
         ({"instruction": " "}, "field 'instruction': an empty text"),
     ],
 )
 def test_what_is_no_python_is_told(tmp_path, changes, said) -> None:
-    path = tmp_path / "table.jsonl"
     row = {"instruction": "Add one.", "tests": ["assert f(1) == 2"], "answer": "def f(n): return n + 1"}
-    path.write_text(json.dumps(row | changes))
     fields = {"description": "instruction", "baseline_tests": "tests", "reference_solution": "answer"}
-    assert said in error_of(path, "fields", fields=fields)
+    assert said in error_of(written(tmp_path, row | changes), "fields", fields=fields)

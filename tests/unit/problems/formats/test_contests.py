@@ -26,18 +26,14 @@ def test_code_contests() -> None:
 
 
 def test_code_contests_of_several_sources(tmp_path: Path, caplog) -> None:
-    tests = {"input": ["3\n"], "output": ["6\n"]}
-    contests = [
-        {"name": "A. Twice", "description": "d", "public_tests": tests} | changes
-        for changes in (
-            {"source": 2},
-            {"source": 3},
-            {"name": "B", "input_file": "in.txt"},
-            {"name": "C", "source": 2},
-        )
+    row = {"name": "A. Twice", "description": "d", "public_tests": {"input": ["3\n"], "output": ["6\n"]}}
+    changes = [
+        {"source": 2},
+        {"source": 3},
+        {"name": "B", "input_file": "in.txt"},
+        {"name": "C", "source": 2},
     ]
-    (tmp_path / "file.jsonl").write_text("\n".join(map(json.dumps, contests)))
-    problems = load_dataset(tmp_path / "file.jsonl", "code_contests")
+    problems = load_dataset(written(tmp_path, *(row | change for change in changes)), "code_contests")
     names = ["A. Twice (source 2)", "A. Twice (source 3)", "C"]
     assert [problem.id for problem in problems] == [f"code_contests/{name}" for name in names]
     assert "1 problems want files: left out" in caplog.text
@@ -55,21 +51,15 @@ def test_apps(caplog) -> None:
     )
     assert pair.function_signature == "def pair(n: int) -> List[int]:"
     for program in (pair.reference_solution, *pair.other_solutions):
-        assert [outcome(pair.in_harness(program), test) for test in pair.baseline_tests] == [
-            "passed",
-            "passed",
-        ]
+        assert {outcome(pair.in_harness(program), test) for test in pair.baseline_tests} == {"passed"}
     assert outcome("def pair(n): return [n, 2 * n]", pair.baseline_tests[1]) == "AssertionError"
 
 
 @pytest.mark.parametrize("format", ["apps", "taco"])
 def test_whole_numbers_that_are_keys(tmp_path: Path, format: str) -> None:
     """JSON turns them into strings; as in the sets' own testers, the program gets numbers, and may return numbers."""
-    cases = {
-        "fn_name": "f",
-        "inputs": [[{"1": 5, "-2": 6}], [{"a": 1}]],
-        "outputs": [{"2": 5, "-1": 6}, {"a": 1}],
-    }
+    inputs, outputs = [[{"1": 5, "-2": 6}], [{"a": 1}]], [{"2": 5, "-1": 6}, {"a": 1}]
+    cases = {"fn_name": "f", "inputs": inputs, "outputs": outputs}
     row = rows(f"{format}.jsonl")[1] | {"input_output": json.dumps(cases)}
     (problem,) = load_dataset(written(tmp_path, row), format)
     numbers, words = problem.baseline_tests

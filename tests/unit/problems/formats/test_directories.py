@@ -15,10 +15,8 @@ def test_q_directories() -> None:
     (problem,) = load_dataset(DATA / "q", "q")
     assert (problem.id, problem.language) == ("q/twice", "q")
     assert problem.reference_solution == "solve:{2*x}\n"
-    assert [test.code for test in problem.baseline_tests if isinstance(test, OutputTest)] == [
-        "show solve 2\n",
-        "show solve 10\n",
-    ]
+    codes = [test.code for test in problem.baseline_tests if isinstance(test, OutputTest)]
+    assert codes == ["show solve 2\n", "show solve 10\n"]
 
 
 def test_directories_of_another_language() -> None:
@@ -52,14 +50,9 @@ def test_answers(expected, printed, same) -> None:
 def test_an_incomplete_directory(tmp_path) -> None:
     folder = tmp_path / "train" / "twice"
     shutil.copytree(DATA / "q" / "twice", folder)
-    (folder / "q_exact_ans_test_case_2.txt").unlink()
-    with pytest.raises(
-        ProblemFileError, match=r"q_exact_ans_test_case_2.txt: no such file; each problem needs it"
-    ):
-        load_dataset(tmp_path, "q", split="train")
-    (folder / "q_sol.q").unlink()
-    with pytest.raises(
-        ProblemFileError, match=r"twice: no reference solution; add one of q_sol.q, lua_sol.lua"
-    ):
-        load_dataset(tmp_path, "q", split="train")
+    for lost, said in (("q_exact_ans_test_case_2.txt", "no such file"), ("q_sol.q", "no reference solution")):
+        (folder / lost).unlink()
+        with pytest.raises(ProblemFileError, match=rf"twice.*: {said}.*") as caught:
+            load_dataset(tmp_path, "q", split="train")
+        assert lost in str(caught.value)
     assert "no such directory" in error_of(tmp_path / "none", "q")

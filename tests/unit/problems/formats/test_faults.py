@@ -4,15 +4,52 @@ import gzip
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
 from sparring.problems.formats import FORMATS, load_dataset
 from sparring.problems.loader import ProblemFileError
 from tests.datasets import DATA, error_of, rows, without, written
+from tests.unit.problems.test_loader import EXAMPLES
 
-EXAMPLE_PROBLEMS = Path(__file__).parents[4] / "sparring" / "problems" / "example_problems.json"
+FAULTY = [
+    ("mbpp", {"task_id": "x"}, "entry 'x' (index 0), field 'task_id': found a string; expected the task's number"),
+    ("mbpp", {"text": None}, "field 'text': found null; expected what the function shall do"),
+    ("mbpp", {"test_list": ["assert 1", 2]}, "field 'test_list[1]': found a number; expected asserts"),
+    ("mbpp", {"code": "def f("}, "field 'code': not valid Python; expected the reference solution"),
+    ("mbpp", {"code": "def f(): pass"}, "field 'test_list': calls no function that 'code' defines"),
+    ("humaneval", {"entry_point": "other"}, "field 'entry_point': neither prompt nor solution defines it"),
+    ("humaneval", {"canonical_solution": "   return ("}, "field 'canonical_solution': no valid Python after"),
+    ("mbpp_plus", {"assertion": "shared(1)"}, "field 'assertion': no asserts in it"),
+    (
+        "mbpp_plus",
+        {"assertion": "assert shared({1}, {2}) == {3}", "plus_input": [[[[1]], [2]]]},
+        "field 'plus_input': unlike the assertion's arguments",
+    ),
+    ("humaneval_plus", {"base_input": 1}, "field 'base_input': found a number"),
+    ("livecodebench", {"private_test_cases": "?"}, "field 'private_test_cases': cannot be unpacked"),
+    ("livecodebench", {"private_test_cases": "[]", "public_test_cases": "[]"}, "no tests, public or private"),
+    ("livecodebench", {"private_test_cases": '[{"input": ""}]'}, "field 'private_test_cases[0].output': "),
+    ("livecodebench", {"metadata": "{"}, "field 'metadata': not valid JSON; expected JSON such as"),
+    ("code_contests", {"public_tests": {"input": ["1"]}}, "field 'public_tests': 1 inputs but 0 outputs"),
+    ("code_contests", {"solutions": {"language": [3]}}, "field 'solutions': 1 languages but 0 solutions"),
+    ("code_contests", {"time_limit": "1 s"}, "field 'time_limit': found a string; expected seconds, or "),
+    ("apps", {"input_output": "{"}, "field 'input_output': not valid JSON"),
+    ("apps", {"input_output": "[]"}, "field 'input_output': JSON of an empty list"),
+    ("apps", {"input_output": '{"inputs": [1]}'}, "inputs and outputs are no lists of one length"),
+    ("apps", {"solutions": '{"a": 1}'}, "field 'solutions': JSON of an object; expected a JSON list"),
+    ("kodcode", {"solution": "def f("}, "field 'solution': not valid Python"),
+    ("kodcode", {"test": "def test("}, "field 'test': not valid Python"),
+    ("kodcode", {"test_info": "f"}, "field 'test_info': found a string"),
+    ("bigcodebench", {"canonical_solution": "   return ("}, "field 'canonical_solution': no valid Python after"),
+    ("bigcodebench", {"entry_point": "other"}, "field 'entry_point': neither prompt nor solution defines it"),
+    ("ult", {"code": "def f("}, "field 'code': not valid Python"),
+    ("ult", {"func_name": "other"}, "field 'func_name': 'code' does not define it"),
+    ("taco", {"tags": "Math"}, "field 'tags': no Python list"),
+    ("taco", {"time_limit": "300000 seconds"}, "field 'limits': cpu_s 300000.0; expected one that"),
+    ("taco", {"input_output": '{"inputs": [[1]], "outputs": [[1]], "fn_name": 5}'}, "fn_name 5; expected the name"),
+    ("code_contests", {"time_limit": -1}, "field 'limits': cpu_s -1"),
+]  # fmt: skip
 
 
 def test_every_format_names_a_missing_field(tmp_path) -> None:
@@ -37,46 +74,7 @@ def test_every_format_names_a_missing_field(tmp_path) -> None:
         assert "1" in message.split(", field")[0] and f"(this is read as {format!r})" in message
 
 
-@pytest.mark.parametrize(
-    ("format", "change", "message"),
-    [
-        ("mbpp", {"task_id": "x"}, "entry 'x' (index 0), field 'task_id': found a string; expected the task's number"),
-        ("mbpp", {"text": None}, "field 'text': found null; expected what the function shall do"),
-        ("mbpp", {"test_list": ["assert 1", 2]}, "field 'test_list[1]': found a number; expected asserts"),
-        ("mbpp", {"code": "def f("}, "field 'code': not valid Python; expected the reference solution"),
-        ("mbpp", {"code": "def f(): pass"}, "field 'test_list': calls no function that 'code' defines"),
-        ("humaneval", {"entry_point": "other"}, "field 'entry_point': neither prompt nor solution defines it"),
-        ("humaneval", {"canonical_solution": "   return ("}, "field 'canonical_solution': no valid Python after"),
-        ("mbpp_plus", {"assertion": "shared(1)"}, "field 'assertion': no asserts in it"),
-        (
-            "mbpp_plus",
-            {"assertion": "assert shared({1}, {2}) == {3}", "plus_input": [[[[1]], [2]]]},
-            "field 'plus_input': unlike the assertion's arguments",
-        ),
-        ("livecodebench", {"private_test_cases": "?"}, "field 'private_test_cases': cannot be unpacked"),
-        ("livecodebench", {"private_test_cases": "[]", "public_test_cases": "[]"}, "no tests, public or private"),
-        ("livecodebench", {"private_test_cases": '[{"input": ""}]'}, "field 'private_test_cases[0].output': "),
-        ("livecodebench", {"metadata": "{"}, "field 'metadata': not valid JSON; expected JSON such as"),
-        ("code_contests", {"public_tests": {"input": ["1"]}}, "field 'public_tests': 1 inputs but 0 outputs"),
-        ("code_contests", {"solutions": {"language": [3]}}, "field 'solutions': 1 languages but 0 solutions"),
-        ("code_contests", {"time_limit": "1 s"}, "field 'time_limit': found a string; expected seconds, or "),
-        ("apps", {"input_output": "{"}, "field 'input_output': not valid JSON"),
-        ("apps", {"input_output": "[]"}, "field 'input_output': JSON of an empty list"),
-        ("apps", {"input_output": '{"inputs": [1]}'}, "inputs and outputs are no lists of one length"),
-        ("apps", {"solutions": '{"a": 1}'}, "field 'solutions': JSON of an object; expected a JSON list"),
-        ("kodcode", {"solution": "def f("}, "field 'solution': not valid Python"),
-        ("kodcode", {"test": "def test("}, "field 'test': not valid Python"),
-        ("kodcode", {"test_info": "f"}, "field 'test_info': found a string"),
-        ("bigcodebench", {"canonical_solution": "   return ("}, "field 'canonical_solution': no valid Python after"),
-        ("bigcodebench", {"entry_point": "other"}, "field 'entry_point': neither prompt nor solution defines it"),
-        ("ult", {"code": "def f("}, "field 'code': not valid Python"),
-        ("ult", {"func_name": "other"}, "field 'func_name': 'code' does not define it"),
-        ("taco", {"tags": "Math"}, "field 'tags': no Python list"),
-        ("taco", {"time_limit": "300000 seconds"}, "field 'limits': cpu_s 300000.0; expected one that"),
-        ("taco", {"input_output": '{"inputs": [[1]], "outputs": [[1]], "fn_name": 5}'}, "fn_name 5; expected the name"),
-        ("code_contests", {"time_limit": -1}, "field 'limits': cpu_s -1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("format", "change", "message"), FAULTY)
 def test_faulty_entries(tmp_path, format, change, message) -> None:
     path = written(tmp_path, {**rows(f"{format}.jsonl")[0], **change})
     assert message in error_of(path, format)
@@ -135,7 +133,7 @@ def test_ids_are_unique_and_formats_known(tmp_path) -> None:
 
 
 def test_our_own_format_is_one_of_them() -> None:
-    assert len(load_dataset(EXAMPLE_PROBLEMS, "problems")) == 24
+    assert len(load_dataset(EXAMPLES, "problems")) == 24
 
 
 def test_grid_tasks_are_read_as_problems(tmp_path) -> None:
@@ -158,22 +156,8 @@ def test_null_within_an_object_counts_as_missing(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("format", "broken"),
-    [
-        ("mbpp", {"code": "def f("}),
-        ("mbpp", {"task_id": "x"}),
-        ("mbpp_plus", {"assertion": "shared(1)"}),
-        ("humaneval", {"canonical_solution": "   return ("}),
-        ("humaneval_plus", {"base_input": 1}),
-        ("livecodebench", {"metadata": "{"}),
-        ("code_contests", {"solutions": {"language": [3]}}),
-        ("apps", {"solutions": "["}),
-        ("taco", {"input_output": "{"}),
-        ("kodcode", {"test": "def test("}),
-        ("bigcodebench", {"entry_point": "other"}),
-        ("ult", {"code": "def f("}),
-    ],
-)  # fmt: skip
+    ("format", "broken"), {format: change for format, change, _ in reversed(FAULTY)}.items()
+)
 def test_a_faulty_entry_is_refused_or_left_out(tmp_path, format, broken) -> None:
     """In every format: the first fault is raised, or the other entries are read, and the fault is told."""
     good, other = rows(f"{format}.jsonl")[:2]
@@ -190,7 +174,7 @@ def test_a_faulty_entry_is_refused_or_left_out(tmp_path, format, broken) -> None
 
 def test_faulty_entries_of_formats_that_are_no_rows(tmp_path) -> None:
     file, folder = tmp_path / "problems.json", tmp_path / "lua"
-    entries = json.loads(EXAMPLE_PROBLEMS.read_text())["problems"][:2]
+    entries = json.loads(EXAMPLES.read_text())["problems"][:2]
     file.write_text(json.dumps({"problems": [entries[0] | {"tags": 3}, entries[1]]}))
     shutil.copytree(DATA / "lua" / "train", folder)
     (folder / "broken").mkdir()

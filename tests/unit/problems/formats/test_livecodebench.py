@@ -13,7 +13,7 @@ from sparring.core.verdict import Limits
 from sparring.problems.formats import load_dataset
 from sparring.problems.formats.livecodebench import unpickled_text
 from sparring.problems.formats.outputs import LiveCodeBenchTest
-from tests.datasets import error_of, load, outcome, rows, written
+from tests.datasets import DATA, error_of, load, outcome, rows, written
 
 
 def test_livecodebench() -> None:
@@ -33,11 +33,8 @@ def test_livecodebench() -> None:
     for program in (plain, method):
         assert [outcome(function.in_harness(program), t) for t in function.evaluation_tests] == ["passed"] * 3
     wrong = "def repeatAll(words, k): return [w + w for w in words]"
-    assert [outcome(wrong, test) for test in function.evaluation_tests] == [
-        "passed",
-        "passed",
-        "AssertionError",
-    ]
+    results = [outcome(wrong, test) for test in function.evaluation_tests]
+    assert results == ["passed", "passed", "AssertionError"]
 
 
 class _Hostile:
@@ -82,14 +79,13 @@ def test_a_functional_test_needs_a_name(tmp_path) -> None:
 
 def test_a_date_is_a_string_or_what_arrow_makes_of_it(tmp_path: Path) -> None:
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    found = [
-        row | {"contest_date": datetime.fromisoformat(row["contest_date"])}
-        for row in rows("livecodebench.jsonl")
-    ]
+    found = rows("livecodebench.jsonl")
+    for row in found:
+        row["contest_date"] = datetime.fromisoformat(row["contest_date"])
     parquet.write_table(pyarrow.Table.from_pylist(found), tmp_path / "set.parquet")
-    problems = load_dataset(tmp_path / "set.parquet", "livecodebench")
-    assert [p.tags for p in problems] == [
-        p.tags for p in load("livecodebench.jsonl", "livecodebench").values()
+    of_strings = load_dataset(DATA / "livecodebench.jsonl", "livecodebench")
+    assert [p.tags for p in load_dataset(tmp_path / "set.parquet", "livecodebench")] == [
+        p.tags for p in of_strings
     ]
 
 

@@ -1,9 +1,7 @@
 """MBPP, sanitized too."""
 
-import json
-
 from sparring.problems.formats import load_dataset
-from tests.datasets import DATA, error_of, load
+from tests.datasets import DATA, error_of, load, written
 
 
 def test_mbpp() -> None:
@@ -36,32 +34,18 @@ def test_mbpp_splits_by_number() -> None:
     assert "no split 'dev'; give one of prompt, test" in error_of(DATA / "mbpp.jsonl", "mbpp", split="dev")
 
 
+ROW = {"task_id": 2, "code": "def f(n):\n    return 2 * n\n", "test_list": ["assert f(1) == 2"]}
+
+
 def test_the_tests_of_the_hubs_mbpp_plus_are_hidden_tests(tmp_path) -> None:
     plus = "inputs = [[4]]\nresults = [8]\nfor i, (inp, exp) in enumerate(zip(inputs, results)):\n    assert f(*inp) == exp\n"
-    row = {
-        "task_id": 2,
-        "prompt": "Double.",
-        "code": "def f(n):\n    return 2 * n\n",
-        "test_list": ["assert f(1) == 2"],
-        "test": plus,
-    }
-    file = tmp_path / "plus.jsonl"
-    file.write_text(json.dumps(row))
-    (problem,) = load_dataset(file, "mbpp")
+    (problem,) = load_dataset(written(tmp_path, ROW | {"prompt": "Double.", "test": plus}), "mbpp")
     assert problem.evaluation_tests == ("assert f(1) == 2", plus)
     assert problem.baseline_tests == ("assert f(1) == 2",)
 
 
 def test_null_counts_as_missing(tmp_path) -> None:
-    row = {
-        "task_id": 2,
-        "text": "Double.",
-        "code": "def f(n):\n    return 2 * n\n",
-        "test_list": ["assert f(1) == 2"],
-    }
-    file = tmp_path / "null.jsonl"
-    file.write_text(json.dumps(row | {"test_setup_code": None, "test_imports": None}))
-    (problem,) = load_dataset(file, "mbpp")
+    row = ROW | {"text": "Double.", "test_setup_code": None, "test_imports": None}
+    (problem,) = load_dataset(written(tmp_path, row), "mbpp")
     assert problem.baseline_tests == ("assert f(1) == 2",)
-    file.write_text(json.dumps(row | {"code": None}))
-    assert "field 'code': found null" in error_of(file, "mbpp")
+    assert "field 'code': found null" in error_of(written(tmp_path, row | {"code": None}), "mbpp")

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparring.core.problem import Problem
 from sparring.core.verdict import OutputTest, Status, Verdict
 from sparring.problems.formats.outputs import AppsTest, CodeContestsTest, LiveCodeBenchTest, exact
+from tests.playing import a_problem
 
 KINDS = (CodeContestsTest, AppsTest, LiveCodeBenchTest, OutputTest)
 
@@ -55,16 +55,7 @@ def test_a_program_that_fails_is_not_made_right_by_what_it_prints(kind: type[Out
 
 def test_exact_outputs_are_one_key_away() -> None:
     tests = (CodeContestsTest(stdin="1", stdout="NO"), "assert f(1)")
-    problem = Problem(
-        id="a",
-        description="d",
-        function_signature="",
-        baseline_tests=tests,
-        reference_solution="",
-        hidden_tests=tests,
-    )
-    (changed,) = exact([problem])
-    assert (
-        changed.baseline_tests == changed.hidden_tests == (OutputTest(stdin="1", stdout="NO"), "assert f(1)")
-    )
+    (changed,) = exact([a_problem(baseline_tests=tests, hidden_tests=tests)])
+    plain = (OutputTest(stdin="1", stdout="NO"), "assert f(1)")
+    assert changed.baseline_tests == changed.hidden_tests == plain
     assert type(changed.baseline_tests[0]) is OutputTest

@@ -7,7 +7,6 @@ import pytest
 
 from sandbox_workers.jobs import is_data
 from sandbox_workers.runner.data_tests import read
-from sparring.core.problem import Problem
 from sparring.core.verdict import Limits, OutputTest, Status, Verdict
 from sparring.problems.formats.sources import (
     call_test,
@@ -17,6 +16,7 @@ from sparring.problems.formats.sources import (
     with_signature,
 )
 from sparring.problems.references import validate_references
+from tests.playing import a_problem
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,7 @@ def test_the_function_under_test_is_the_outermost_that_is_called() -> None:
     ],
 )  # fmt: skip
 def test_a_function_without_a_signature_is_the_one_that_the_tests_call(tests, signature) -> None:
-    problem = Problem(
-        id="p", description="", function_signature="", baseline_tests=tuple(tests), reference_solution=""
-    )
+    problem = a_problem(function_signature="", baseline_tests=tuple(tests), reference_solution="")
     assert with_signature(problem).function_signature == signature
     assert with_signature(replace(problem, function_signature="def g():")).function_signature == "def g():"
 
@@ -77,23 +75,19 @@ def test_limits_have_room_for_the_expected_output() -> None:
     assert (limits.output_kb, limits.memory_mb, limits.cpu_s) == (2049, 32, Limits().cpu_s)
 
 
-class RecordingSandbox:
-    def __init__(self) -> None:
-        self.asked = []
-
-    async def judge(self, program, tests, *, limits=None, run=0, language="python"):
-        self.asked.append((program, limits, language))
-        return [Verdict(status=Status.PASSED) for _ in tests]
-
-
 def test_references_are_judged_in_their_language_and_limits() -> None:
+    asked = []
+
+    class Recording:
+        async def judge(self, program, tests, *, limits=None, run=0, language="python"):
+            asked.append((program, limits, language))
+            return [Verdict(status=Status.PASSED) for _ in tests]
+
     limits = Limits(cpu_s=9, wall_s=30)
-    common = {"description": "d", "function_signature": "", "baseline_tests": (OutputTest(stdout="1"),)}
     problems = [
-        Problem(id="a", reference_solution="print(1)", language="lua", limits=limits, **common),
-        Problem(id="b", reference_solution="", **common),
-        Problem(id="c", reference_solution="print(1)", **common),
+        a_problem(id="a", reference_solution="print(1)", language="lua", limits=limits),
+        a_problem(id="b", reference_solution=""),
+        a_problem(id="c", reference_solution="print(1)"),
     ]
-    sandbox = RecordingSandbox()
-    asyncio.run(validate_references(problems, sandbox, "x"))
-    assert sandbox.asked == [("print(1)", limits, "lua"), ("print(1)", None, "python")]
+    asyncio.run(validate_references(problems, Recording(), "x"))  # type: ignore[arg-type]
+    assert asked == [("print(1)", limits, "lua"), ("print(1)", None, "python")]
