@@ -375,7 +375,7 @@ def failed_by(reason: str, verdict: Verdict) -> bool:
 
 
 def got(deserved: Set[Status], may_blame: bool, verdict: Verdict) -> bool:
-    return verdict.status in deserved and (may_blame or not verdict.by_test)
+    return verdict.status in deserved and (may_blame or not verdict.error.startswith("test: "))
 
 
 # ---------------------------------------------------------------- the mix

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 from weakref import WeakValueDictionary
 
-from . import copies, kernel, streams
+from . import copies, streams
 from .containers import Containers
 from .data_tests import DataTest, NotData
 from .errors import Fatal, ProgramGone, ProgramLied, ValueTooLarge, describe, of_reading
@@ -32,10 +32,6 @@ from .pure import METHODS
 from .values import ATOMS, CONTAINERS, base_value
 from .walk import Foreign, ObjectCompared, ProgramRaised
 
-ASKING, TESTING = b"asking", b"testing"
-"""Names of a test's process: ASKING while it waits for the program or reads what the program sent, otherwise TESTING.
-The supervisor looks at the name when a limit is exceeded: work that the program causes in the test's process counts
-as the program's."""
 MOST_TAKEN = 1 << 16
 """Largest number of items in one answer."""
 SINGLE = 1000
@@ -284,14 +280,11 @@ class Caller:
             self.more_than_results = True
         if self._dropped:
             request["y"], self._dropped = list(self._dropped), set()
-        kernel.set_name(ASKING)
         try:
             return self._answer(request)
         except Fatal as error:
             self.fatal = error
             raise
-        finally:
-            kernel.set_name(TESTING)
 
     def again(self) -> bool:
         """Returns whether the test must be evaluated a second time, with the same answers, and prepares for it. If the

@@ -13,7 +13,6 @@ class Judged(NamedTuple):
     stdout: str = ""
     stderr: str = ""
     error: str = ""
-    by_test: bool = False
     memory_bytes: int = 0
     test_cpu_ms: float = 0.0
     asked_objects: bool = False

@@ -64,8 +64,7 @@ class Judging(Round):
         if started_s > self.limits["cpu_s"] * max(1, len(self._verdicts)):
             error = f"what it started used {started_s:.2g} s of CPU"
             self._verdicts = [
-                verdict._replace(status="TIME_LIMIT", value=None, error=error, by_test=False)
-                for verdict in self._verdicts
+                verdict._replace(status="TIME_LIMIT", value=None, error=error) for verdict in self._verdicts
             ]
 
     # ------------------------------------------------------------ output and verdicts
@@ -103,15 +102,14 @@ class Judging(Round):
         raise NotImplementedError
 
     def _take_verdict(self, frame: dict, statuses: Set[str] = STATUSES, **more: Any) -> None:
-        status, value, error, by_test = (frame[key] for key in ("status", "value", "error", "by_test"))
-        plain = (value is None or type(value) is str) and type(error) is str and type(by_test) is bool
+        status, value, error = (frame[key] for key in ("status", "value", "error"))
+        plain = (value is None or type(value) is str) and type(error) is str
         if status not in statuses or frame["index"] != len(self._verdicts) or not plain:
             raise ValueError
         said = {
             "status": status,
             "value": value and encodable(value),
             "error": cleaned(error),
-            "by_test": by_test,
             "never_asked": frame.get("never_asked") is True,
         }
         self._flush()  # the program's streams are flushed before each frame

@@ -10,7 +10,7 @@ import time
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 15, 22, 24
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 22, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER = 0x20000, 0x8000000, 0x10000000
 CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
@@ -44,20 +44,6 @@ def share_one_heap() -> None:
     each thread."""
     with contextlib.suppress(AttributeError):  # another libc
         _libc.mallopt(_M_ARENA_MAX, 1)
-
-
-def set_name(name: bytes) -> None:
-    """Sets the name of this thread, which /proc/PID/comm shows to every process."""
-    _libc.prctl(PR_SET_NAME, name, 0, 0, 0)
-
-
-def name_of(pid: int) -> bytes:
-    """Returns the name that a process has set, or empty bytes if the process is gone."""
-    try:
-        with open(f"/proc/{pid}/comm", "rb") as comm:
-            return comm.read().rstrip(b"\n")
-    except OSError:
-        return b""
 
 
 def unshare(flags: int) -> None:

@@ -4,24 +4,18 @@
 import contextlib
 import socket
 import time
-from dataclasses import replace
 
 from . import kernel
-from .calls import TESTING
 from .child import Child
 from .framing import pack
 from .judged import Judged
 from .judging import STATUSES, Judging
 from .roles import NOT_DATA
-from .round import TICK_S
 from .stop import Stop, killed_for_memory, set_up_failed
 from .zygote import TEST_MEMORY_MB, Settings
 
 DEATH_WAIT_S = 1.0
 """Seconds to wait for the exit code of a program that broke its connection."""
-LOOKS = 5
-"""Number of looks at what a test does when a limit is exceeded, TICK_S apart. A single look may fall between two
-questions to the program."""
 TEST_RESIDENT_MB = 192
 """Memory for which a container has room, MiB. A larger test process makes other processes fail."""
 EVALUATOR_JOBS = 5000
@@ -127,20 +121,6 @@ class Pair(Judging):
         if self.program.end is not None or left <= 0:
             self.stop = self.stop or self._end_of_program()
         return max(left, 0.0)
-
-    def _test_is_to_blame(self) -> bool:
-        """Returns whether the test itself was at work. While it waits for the program, or reads what the program sent,
-        it does no work itself. The majority of LOOKS decides."""
-        if self.test.pid is None:
-            return False
-        testing = 0
-        for _ in range(LOOKS):
-            testing += kernel.name_of(self.test.pid) == TESTING
-            time.sleep(TICK_S)
-        return testing > LOOKS // 2
-
-    def _by_whom(self, stop: Stop) -> Stop:
-        return replace(stop, error=f"test: {stop.error}", by_test=True) if self._test_is_to_blame() else stop
 
     def _end_of_program(self) -> Stop:
         when = "" if self.loaded else " while it was loaded"

@@ -11,8 +11,7 @@ import types
 from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple
 
-from . import calls, code_tests, data_tests, kernel, streams, walk
-from .calls import ASKING, TESTING
+from . import calls, code_tests, data_tests, streams, walk
 from .errors import MAX_ERROR, ProgramGone, ProgramLied, ValueTooLarge, describe, of_reading
 from .framing import ANY_SIZE, MAX_VALUE, Frames, FrameTooLarge, recv_frame, send_frame
 from .values import NotPlain, TooLong
@@ -78,7 +77,7 @@ def load(source: str, module: types.ModuleType) -> dict:
 
 
 def failed(status: str, error: BaseException) -> dict:
-    return {"failed": status, "error": f"{type(error).__name__}: {describe(error)}"[:MAX_ERROR]}
+    return {"failed": status, "error": _of_program(f"{type(error).__name__}: {describe(error)}")}
 
 
 def run_code_tests(control: socket.socket, module: types.ModuleType) -> None:
@@ -120,22 +119,21 @@ def outcome_of_code(error: BaseException) -> dict:
 def outcome_of_test(error: BaseException) -> dict:
     """Returns the outcome of a test that failed by itself."""
     status = "SYNTAX_ERROR" if isinstance(error, SyntaxError) else "RUNTIME_ERROR"
-    said = outcome(status, f"test: {type(error).__name__}: {describe(error)}", by_test=True)
-    return said | {"never_asked": isinstance(error, code_tests.NeverAsked)}
+    text = f"test: {type(error).__name__}: {describe(error)}"[:MAX_ERROR]
+    return outcome(status, "") | {"error": text, "never_asked": isinstance(error, code_tests.NeverAsked)}
 
 
 def passed(value: str | None) -> dict:
     return outcome("PASSED", "") | {"value": value}
 
 
-def outcome(status: str, error: str, by_test: bool = False) -> dict:
-    return {
-        "status": status,
-        "value": None,
-        "error": error[:MAX_ERROR],
-        "by_test": by_test,
-        "never_asked": False,
-    }
+def outcome(status: str, error: str) -> dict:
+    return {"status": status, "value": None, "error": _of_program(error), "never_asked": False}
+
+
+def _of_program(error: str) -> str:
+    """Returns a shortened text of an error that is not the test's own."""
+    return f"{'program: ' if error.startswith('test:') else ''}{error}"[:MAX_ERROR]
 
 
 def _read(reader: Callable[[str], Any], test: str) -> Any:
@@ -180,11 +178,9 @@ def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) ->
     Args:
         tests: see Slot.judge.
     """
-    kernel.set_name(TESTING)
     caller = calls.Caller(rpc)
     # All tests are read before the program goes on, because it can see how long that takes.
     read_tests = [_read(data_tests.read_often, source) for source, *_ in tests]
-    kernel.set_name(ASKING)
     try:
         program = meet_program(caller.frames)
     except BaseException as error:
@@ -195,7 +191,6 @@ def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) ->
     for index, (test, asked) in enumerate(zip(read_tests, tests, strict=True)):
         _, plain, kind, entry_point, shadowed = asked
         control.recv(1)  # see run_code_tests
-        kernel.set_name(TESTING)
         caller.begin(test if isinstance(test, data_tests.DataTest) else None, plain)
         if shadowed is None and isinstance(test, data_tests.DataTest):
             shadowed = data_tests.shadowing(test, program.names, entry_point)

@@ -87,13 +87,11 @@ class Round:
         for child in self._wall.cpu_before:
             left = self.limits["cpu_s"] - self._cpu_s(child)
             if left <= 0 and self.stop is None:
-                stop = Stop("TIME_LIMIT", f"more than {self.limits['cpu_s']:g} s of CPU")
-                self.stop = stop if child is self.program else self._by_whom(stop)
+                self.stop = Stop("TIME_LIMIT", f"more than {self.limits['cpu_s']:g} s of CPU")
             cpu_left = min(cpu_left, left)
         wall_left = self._wall.left_s()
         if wall_left <= 0 and self.stop is None:
-            stop = self._wall.expired()
-            self.stop = self._by_whom(stop) if stop.status == "TIME_LIMIT" else stop
+            self.stop = self._wall.expired()
         memory_mb = self._most_resident_mb()
         if self.program.holds_more_than(memory_mb):  # the wall clock may have looked, too
             self.stop = Stop("MEMORY_LIMIT", f"its processes hold more than {memory_mb} MiB")
@@ -106,10 +104,6 @@ class Round:
     def _most_resident_mb(self) -> int:
         """Returns how much the program and all processes that it started may hold, MiB."""
         return self.limits.get("resident_mb", self.limits["memory_mb"])
-
-    def _by_whom(self, stop: Stop) -> Stop:
-        """Returns the stop, marked as the test's if the test exceeded the limit."""
-        return stop
 
     def _end(self, when: str = "") -> Stop:
         """Returns the stop that follows from the program's end."""
@@ -171,4 +165,4 @@ class Round:
 
     def judged(self, stop: Stop) -> Judged:
         """Returns the verdict of the current test that follows from the stop."""
-        return Judged(stop.status, error=stop.error, by_test=stop.by_test, **self._measured())
+        return Judged(stop.status, error=stop.error, **self._measured())

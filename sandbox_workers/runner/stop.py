@@ -14,7 +14,6 @@ class Stop:
 
     status: str
     error: str
-    by_test: bool = False
     may_be_ours: bool = False
     """True if the state of the machine may have been the cause. Then one retry is worthwhile."""
 

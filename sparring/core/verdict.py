@@ -53,10 +53,8 @@ class Verdict:
     test_cpu_ms: float = 0.0
     """CPU time of the test's own process, in milliseconds; 0 if the test has no process of its own."""
     error: str = ""
-    """Text of the exception, or the limit that was exceeded; cut off at a maximum length."""
-    by_test: bool = False
-    """Whether the test failed or hung by itself, rather than the program. A test that is known to be good may still have
-    failed because of a value that the program returned."""
+    """Text of the exception, or the limit that was exceeded; cut off at a maximum length. It begins with "test: " if the test
+    raised the exception by itself."""
     asked_objects: bool = False
     """Whether the test needed an object of one of the program's own classes for an answer, or the program changed an
     argument that the test gave to it."""

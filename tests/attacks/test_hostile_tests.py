@@ -22,19 +22,16 @@ token = frame.f_locals["asked"]["token"]
 """
 ERRORS = {
     "test writes an error text that no file takes": (
-        WRITE
-        + "write(index=0, status='RUNTIME_ERROR', value=None, error='\\udcff\\x1b[2J' + 'x' * 60000, by_test=True, "
+        WRITE + "write(index=0, status='RUNTIME_ERROR', value=None, error='\\udcff\\x1b[2J' + 'x' * 60000, "
         "asked_objects=False)\ntime.sleep(9)"
     ),
     "test says that its program is gone, then floods": (
         WRITE
-        + "write(index=0, status='RUNTIME_ERROR', value=None, error='', by_test=False, gone=True)\n"
+        + "write(index=0, status='RUNTIME_ERROR', value=None, error='', gone=True)\n"
         + "while True: os.write(10, bytes(65536))"
     ),
     "test has the token, and says what no test may say": (
-        WRITE
-        + TOKEN
-        + "write(index=0, token=token, status='NOT_DATA', value=None, error='', by_test=False)\ntime.sleep(9)"
+        WRITE + TOKEN + "write(index=0, token=token, status='NOT_DATA', value=None, error='')\ntime.sleep(9)"
     ),
     "test speaks for a test that does not exist": WRITE
     + "write(index=7, status='PASSED', value=None, error='')\ntime.sleep(9)",
@@ -48,9 +45,7 @@ ERRORS = {
 }
 WRONG_ANSWERS = {
     "test has the token, and gives a value that no file takes": (
-        WRITE
-        + TOKEN
-        + "write(index=0, token=token, status='WRONG_ANSWER', value='\\udcff', error='', by_test=False)\n"
+        WRITE + TOKEN + "write(index=0, token=token, status='WRONG_ANSWER', value='\\udcff', error='')\n"
         "time.sleep(9)"
     ),
     "test leaves a daemon": (

@@ -85,12 +85,11 @@ def test_starvation(convict: Callable, name: str) -> None:
 def test_the_kernel_takes_a_program_before_its_test(attack: Callable) -> None:
     verdict = attack(
         "import os\ndef score(pid): return int(open(f'/proc/{pid}/oom_score_adj').read())\n"
-        "def f():\n    tests = [p for p in os.listdir('/proc') if p.isdigit()\n"
-        "             and open(f'/proc/{p}/comm').read() in ('asking\\n', 'testing\\n')]\n"
-        "    return all(score(p) < score('self') for p in tests), len(tests)",
+        "def f():\n    others = [p for p in os.listdir('/proc') if p.isdigit() and int(p) != os.getpid()]\n"
+        "    return all(score(p) < score('self') for p in others), len(others) > 2",
         "f()",
     )
-    assert verdict.value == "(True, 1)", verdict
+    assert verdict.value == "(True, True)", verdict
 
 
 def test_children_that_are_waited_for_and_use_little_are_allowed(attack: Callable) -> None:

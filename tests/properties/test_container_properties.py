@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sandbox_workers.runner import kernel
 from sandbox_workers.runner.data_tests import read
 from sandbox_workers.runner.roles import Program, run_data
 from tests.unit.sandbox_workers.test_data_tests import program
@@ -36,13 +34,6 @@ lines = st.one_of(
     st.builds("{}({})".format, st.sampled_from(["keep", "turn", "renew", "drop"]), variables),
     st.just("put_all()"),
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_names() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel, "set_name", lambda name: None)
-        yield
 
 
 @settings(max_examples=300, deadline=None)

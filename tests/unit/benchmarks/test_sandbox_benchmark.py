@@ -177,7 +177,7 @@ def test_no_attack_holds_whatever_the_sandbox_says() -> None:
 def test_a_program_that_blames_its_test_does_not_hold() -> None:
     (attack,) = [a for a in attacks(("python",)) if a.name == "blame: exception class named test"]
     assert not wrong(attack, Verdict(status=Status.RUNTIME_ERROR))
-    assert wrong(attack, Verdict(status=Status.RUNTIME_ERROR, by_test=True))
+    assert wrong(attack, Verdict(status=Status.RUNTIME_ERROR, error="test: x"))
 
 
 def test_honest_jobs_are_honest() -> None:

@@ -74,13 +74,13 @@ LIMIT_STATUSES = (Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 @pytest.mark.parametrize("status", [Status.RUNTIME_ERROR, Status.SYNTAX_ERROR, *LIMIT_STATUSES])
 def test_what_a_valid_test_runs_into_is_the_programs_doing(status):
     """It passed on the reference. len(None), say: the program returned None; or r * r of a number without end."""
-    assert outcome(Verdict(status=status, by_test=True, error="test: x"), 0.0, LIMITS, RULES) is False
+    assert outcome(Verdict(status=status, error="test: x"), 0.0, LIMITS, RULES) is False
 
 
 def test_a_test_that_needs_much_of_its_own_time_with_the_reference_tells_nothing_by_a_limit():
     runs = [Verdict(status=Status.PASSED, cpu_ms=1.0, test_cpu_ms=ms) for ms in (1500.0, 1900.0)]
     assert needed_cpu_ms(runs) == 1900.0
-    hung = Verdict(status=Status.TIME_LIMIT, by_test=True)
+    hung = Verdict(status=Status.TIME_LIMIT)
     assert outcome(hung, needed_cpu_ms(runs), LIMITS, RULES) is None
     assert needed_cpu_ms([Verdict(status=Status.PASSED, cpu_ms=9.0, test_cpu_ms=2.0)]) == 9.0
 

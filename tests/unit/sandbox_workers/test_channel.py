@@ -63,7 +63,7 @@ def start() -> Iterator[Callable[..., ScriptedBackend]]:
 def test_every_field_of_a_verdict_arrives_under_its_name(start: Callable) -> None:
     told: dict[str, Any] = {
         "status": "WRONG_ANSWER", "value": "[1]", "cpu_ms": 1.5, "stdout": "out", "stderr": "err", "error": "why",
-        "by_test": True, "memory_bytes": 7, "test_cpu_ms": 2.5, "asked_objects": True, "isolation": "shared",
+        "memory_bytes": 7, "test_cpu_ms": 2.5, "asked_objects": True, "isolation": "shared",
         "never_asked": True, "shadowed": ("exp",),
     }  # fmt: skip
     assert told.keys() == set(Judged._fields)

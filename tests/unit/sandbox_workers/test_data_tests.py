@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_workers.runner import calls, containers, copies, kernel
+from sandbox_workers.runner import calls, containers, copies
 from sandbox_workers.runner.data_tests import read, shadowing
 from sandbox_workers.runner.errors import NotData, ProgramLied
 from sandbox_workers.runner.framing import Frames, pack, send_frame
@@ -169,11 +169,6 @@ def program(source: str = PROGRAM) -> Iterator[calls.Caller]:
         yield calls.Caller(ours)
         ours.shutdown(socket.SHUT_RDWR)
         thread.join(10)
-
-
-@pytest.fixture(autouse=True)
-def _no_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "set_name", lambda name: None)
 
 
 def walk(test: str, caller: calls.Caller, plain: bool = False) -> str | None:
