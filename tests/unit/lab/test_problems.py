@@ -18,8 +18,6 @@ from lab.prediction import prediction_problems
 from lab.problems import UNSEEN_STRUCTURE, toy_problems, toy_specs, with_random_tests
 from lab.settings import WarmUp
 from lab.traces import clean_trace, discriminator_suite, flawed_trace
-from sparring.problems.loader import load_problems
-from tests.datasets import problem_file
 
 ROOT = Path(__file__).parents[3]
 SPLITS = ("train", "held_out")
@@ -84,19 +82,6 @@ def test_they_are_the_same_in_any_process(capsys):
     assert (there.stdout, there.stderr) == (here, "") and here.startswith(KNOWN)
 
 
-@pytest.mark.parametrize("split", SPLITS)
-def test_a_reader_of_files_takes_them_as_they_are(split, tmp_path):
-    problems = toy_problems(split)
-    assert load_problems(problem_file(tmp_path / "problems.json", problems)) == problems
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_problems_are_what_the_specs_say(split):
-    for spec, problem in zip(toy_specs(split), toy_problems(split), strict=True):
-        assert (problem.description, problem.reference_solution) == (describe(spec), code(spec))
-        assert (len(problem.baseline_tests), len(problem.hidden_tests)) == (4, 20)
-
-
 @pytest.mark.parametrize(
     "make",
     [toy_problems, lambda split: toy_problems(split, "large"), lua_problems, prediction_problems],
@@ -135,15 +120,6 @@ def test_clean_trace_reads_as_intended():
         "xs may be empty; x >= 3; returns int\n",
         "def f(xs):\n    r = 0\n    for x in xs:\n        if x >= 3:\n            r += x * x\n    return r % 5\n",
     )
-
-
-def test_certain_misconceptions_accumulate_stage_by_stage():
-    informal, structured, pseudocode, constraints, source = flawed_trace(SQUARES, Random(0), probability=1.0)
-    assert "modulo" not in informal and "at least 3" in informal
-    assert structured == "1. keep x > 3\n2. map x * x\n3. sum\n"
-    assert pseudocode == "for x in xs: if x > 3: sum x * x; return r\n"
-    assert constraints == "xs may be empty; x > 3; returns int\n"
-    assert "r += x * 2" in source
 
 
 def test_every_misconception_has_its_case():
