@@ -3,7 +3,6 @@
 import contextlib
 import signal
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,6 @@ GENERATOR = f"--model=gen={EXAMPLES / 'toy/generator'}"
     ("arguments", "said"),
     [
         (["--model=gen=nowhere"], "--model nowhere: no such directory"),
-        ([GENERATOR, "--keys=nowhere.json"], "nowhere.json: No such file or directory"),
         ([GENERATOR, "--host=0.0.0.0"], "--host 0.0.0.0: without keys anybody could use it"),
         ([GENERATOR, "--kv-cache-mb=1000000000"], "GiB are free: give a smaller model"),
         ([GENERATOR, "--max-models=0"], "--max-models 0: 1 or more"),
@@ -31,13 +29,8 @@ def test_it_is_refused_in_one_line(arguments: list[str], said: str, refused) -> 
     assert error.count("\n") == 1 and said in error, error
 
 
-def test_a_directory_that_is_no_model_is_refused(tmp_path: Path, refused) -> None:
-    error = refused(main, f"--model=gen={tmp_path}", "--sandbox=none")
-    assert f"--model {tmp_path}: cannot be loaded" in error
-
-
 def test_a_port_that_is_taken_is_refused_and_the_toy_model_was_described(capsys) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit, match="2"):
         port = taken.getsockname()[1]
         main([GENERATOR, f"--port={port}", "--sandbox=none", "--kv-cache-mb=16"])
     said = capsys.readouterr()

@@ -45,14 +45,6 @@ def test_asha_and_pbt_look_at_a_trial_at_every_interval(tmp_path):
     assert sweep.mutations == {"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}}
 
 
-def test_data_size_is_a_series_of_files_with_one_held_out_file(tmp_path):
-    sweep = made(tmp_path, "data-size", "--sizes", "8,2")
-    assert [(s.name, s.amount) for s in sweep.settings] == [("2 problems", 2), ("8 problems", 8)]
-    files = [s.keys["problems"] for s in sweep.settings]
-    assert [len(json.loads(Path(f["file"]).read_text())["problems"]) for f in files] == [2, 8]
-    assert files[0]["held_out"] == files[1]["held_out"]
-
-
 def test_a_key_that_is_given_twice_is_refused(tmp_path):
     with pytest.raises(SweepError, match="learning_rate was given before"):
         made(tmp_path, "grid", *RATES, "--key", "learning-rate=2e-4")
@@ -70,7 +62,7 @@ def test_a_recipe_of_ones_own_is_found_from_a_trials_directory(tmp_path, monkeyp
     assert config_of(sweep, sweep.trials[0], tmp_path / "two").curriculum.attempts == 6
 
 
-def test_parts_are_read_as_they_were_written_whatever_the_recipe_reads(tmp_path):
+def test_data_size_is_a_series_of_parts_read_as_written_whatever_the_recipe_reads(tmp_path):
     entries = [
         {
             "task": str(i),
@@ -89,10 +81,11 @@ def test_parts_are_read_as_they_were_written_whatever_the_recipe_reads(tmp_path)
     }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe))
     to = tmp_path / "sweep"
-    sweep = made(to, "data-size", "--sizes", "2,4", rest=(), config=str(tmp_path / "mine.yaml"))
-    for trial in sweep.trials:
-        train, held_out = load_splits(config_of(sweep, trial, to))
-        assert (len(train), len(held_out)) == (trial.setting.amount, 1)
+    sweep = made(to, "data-size", "--sizes", "4,2", rest=(), config=str(tmp_path / "mine.yaml"))
+    assert [(s.name, s.amount) for s in sweep.settings] == [("2 problems", 2), ("4 problems", 4)]
+    (small, held_out), (large, again) = (load_splits(config_of(sweep, t, to)) for t in sweep.trials)
+    assert (len(small), len(large)) == (2, 4)
+    assert len(held_out) == 1 and held_out == again, "one held-out file"
 
 
 def test_cross_validation_has_a_fold_as_another_has_a_seed(tmp_path):
