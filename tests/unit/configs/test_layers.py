@@ -1,12 +1,11 @@
 """Settings in layers: sections of several kinds, and who said what."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from configs.layers import leaves, nested, overlay, place
+from configs.layers import leaves, nested, overlay
 from configs.load import ConfigError, Run, load_run
 from configs.schema import Config
 
@@ -156,27 +155,6 @@ def test_the_upper_layer_wins_key_by_key():
     above = {"problems": {"fields": {"id": "z"}}, "seed": 4}
     expected = {"a": 1, "problems": {"fields": {"id": "z", "description": "y"}}, "seed": 4}
     assert overlay(below, above, Config) == expected
-
-
-@pytest.mark.parametrize(
-    ("location", "key"),
-    [
-        (("seed",), "seed"),
-        (("curriculum", "stages", 1), "curriculum.stages.1"),
-        (("generator", "engine"), "generator.engine"),
-        (("generator", "engine", "vllm", "kv_cache_mb"), "generator.engine.kv_cache_mb"),
-        (("game", "code_golf", "rewards", "tau"), "game.rewards.tau"),
-        (("generator", "learner", "lora", "rank"), "generator.learner.lora.rank"),
-    ],
-)
-def test_an_errors_location_is_a_key(location: tuple[Any, ...], key: str):
-    assert place(location, Config)[0] == key
-
-
-def test_leaves_and_nested_undo_each_other():
-    tree = {"a": 1, "b": {"c": {"d": [1, {"x": 2}]}, "e": None}}
-    assert list(leaves(tree)) == [("a", 1), ("b.c.d", [1, {"x": 2}]), ("b.e", None)]
-    assert nested(dict(leaves(tree))) == tree
 
 
 @pytest.mark.parametrize(

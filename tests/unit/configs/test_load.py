@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from configs.layers import nested
 from configs.load import RECIPES, ConfigError, load_run, read_recipe, recipe_path
 from configs.other_names import OPTIONS_OF_RECIPES, OTHER_NAMES
 from configs.schema import Config
@@ -215,6 +216,7 @@ def test_an_unknown_option_is_refused():
         ("generator: {learner: {clip_low: 1.0}}", "generator.learner.clip_low"),
         ("generator: {learner: {estimator: gae}}", "generator.learner.estimator"),
         ("generator: {engine: {max_num_seqs: 0}}", "generator.engine.max_num_seqs"),
+        ("generator: {learner: {lora: {rank: 0}}}", "generator.learner.lora.rank"),
         ("curriculum: {attempts: 1}", "curriculum.attempts"),
         ("curriculum: {stages: [1, 6]}", "curriculum.stages.1"),
         ("curriculum: {stages: [0]}", "curriculum.stages.0"),
@@ -507,15 +509,8 @@ def test_a_recipe_may_have_keys_for_those_who_run_it_otherwise() -> None:
 
 # ---------------------------------------------------------------------- what other trainers call it
 def test_a_file_with_another_trainers_keys_is_refused_with_ours(recipe):
-    theirs = {}
-    for name in OTHER_NAMES:
-        *sections, key = name.split(".")
-        place = theirs
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[key] = 1
     with pytest.raises(ConfigError) as refused:
-        load(*recipe(yaml.safe_dump(theirs)))
+        load(*recipe(yaml.safe_dump(nested(dict.fromkeys(OTHER_NAMES, 1)))))
     for name, ours in OTHER_NAMES.items():
         assert f"{name} is {ours} here" in str(refused.value)
 
