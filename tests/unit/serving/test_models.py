@@ -50,7 +50,6 @@ def test_a_model_is_served_in_the_context_that_it_and_the_cache_can_have() -> No
         (["generator"], "as NAME=RUN or NAME=DIRECTORY"),
         (["=there"], "as NAME=RUN or NAME=DIRECTORY"),
         ([f"a={EXAMPLES}/toy/generator", f"a={EXAMPLES}/toy/generator"], "the name of two models"),
-        (["a=/no/such/place"], "no such directory"),
     ],
 )
 def test_what_names_no_model_is_refused(named: list[str], said: str) -> None:

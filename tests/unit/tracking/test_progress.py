@@ -26,24 +26,34 @@ ROW: dict[str, Any] = {
 WIDTHS = (40, 60, 80, 100, 130, 200)
 
 
-class Pipe:
-    """What a display says on one, and its clock."""
+class Shown:
+    """A display on a pipe, or on a terminal of a width, and its clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int | None = None) -> None:
         self.now, self._out = 100.0, io.StringIO()
-        self.display = Display(Console(file=self._out, width=160), clock=lambda: self.now)
+        terminal = True if width else None
+        self._console = Console(
+            file=self._out, width=width or 160, force_terminal=terminal, color_system=None
+        )
+        self.display = Display(self._console, clock=lambda: self.now)
 
     @property
     def said(self) -> list[str]:
         return self._out.getvalue().splitlines()
 
+    @property
+    def live(self) -> list[str]:
+        with self._console.capture() as drawn:
+            self._console.print(self.display.lines())
+        return drawn.get().splitlines()
+
 
 @pytest.fixture
-def pipe() -> Pipe:
-    return Pipe()
+def pipe() -> Shown:
+    return Shown()
 
 
-def test_a_pipe_hears_less_and_less_of_a_phase_in_which_nothing_is_counted(pipe: Pipe) -> None:
+def test_a_pipe_hears_less_and_less_of_a_phase_in_which_nothing_is_counted(pipe: Shown) -> None:
     pipe.display.phase("step 2: learning")
     for pipe.now in range(100, 1500):
         pipe.display.beat()
@@ -54,7 +64,7 @@ def test_a_pipe_hears_less_and_less_of_a_phase_in_which_nothing_is_counted(pipe:
     assert pipe.said[7:] == [f"… step 3: rollout, {s} s" for s in (1, 31)], "each phase begins anew"
 
 
-def test_a_pipe_hears_how_many_of_how_many_while_they_become_more(pipe: Pipe) -> None:
+def test_a_pipe_hears_how_many_of_how_many_while_they_become_more(pipe: Shown) -> None:
     pipe.display.phase("step 2: rollout")
     for pipe.now in range(100, 300):
         if pipe.now <= 160:
@@ -77,7 +87,7 @@ def test_a_pipe_hears_how_many_of_how_many_while_they_become_more(pipe: Pipe) ->
         (97, 96, 9, "97 completions, 1 tokens/s"),  # nobody knows how many follow
     ],
 )
-def test_only_what_is_known_of_a_play_is_told(pipe: Pipe, done: int, expected: int, tokens: int, said: str):
+def test_only_what_is_known_of_a_play_is_told(pipe: Shown, done: int, expected: int, tokens: int, said: str):
     pipe.display.phase("evaluation")
     pipe.display.play(PlayProgress(done=done, expected=expected, tokens=tokens, seconds=float(tokens)))
     pipe.now += 20
@@ -85,7 +95,7 @@ def test_only_what_is_known_of_a_play_is_told(pipe: Pipe, done: int, expected: i
     assert pipe.said == [f"… evaluation, 20 s: {said}"]
 
 
-def test_what_was_counted_in_one_phase_is_not_told_in_the_next(pipe: Pipe) -> None:
+def test_what_was_counted_in_one_phase_is_not_told_in_the_next(pipe: Shown) -> None:
     pipe.display.play(PlayProgress(done=3, expected=9))
     pipe.display.phase("step 2: learning")
     pipe.now += 16
@@ -93,47 +103,28 @@ def test_what_was_counted_in_one_phase_is_not_told_in_the_next(pipe: Pipe) -> No
     assert pipe.said == ["… step 2: learning, 16 s"]
 
 
-def test_where_something_is_said_there_is_no_beat(pipe: Pipe) -> None:
+def test_where_something_is_said_there_is_no_beat(pipe: Shown) -> None:
     for pipe.now in range(100, 200, 10):
         pipe.display.say("a line")
         pipe.display.beat()
     assert set(pipe.said) == {"a line"}
 
 
-def test_what_looks_like_markup_is_said_as_it_is(pipe: Pipe) -> None:
+def test_what_looks_like_markup_is_said_as_it_is(pipe: Shown) -> None:
     pipe.display.say("assert f([1, 2], [red]) and [/]")
     assert pipe.said == ["assert f([1, 2], [red]) and [/]"]
 
 
-def test_a_score_that_was_not_taken_at_both_ends_is_not_compared(pipe: Pipe) -> None:
+def test_a_score_that_was_not_taken_at_both_ends_is_not_compared(pipe: Shown) -> None:
     before, after = {"pass_rate": 0.25}, {"pass_rate": 0.5, "pass_at_1": 0.5}
     pipe.display.summary(before, after, ("pass_rate", "pass_at_1"))
     said = "\n".join(pipe.said)
     assert "+0.250" in said and "pass at 1" not in said
 
 
-class Terminal:
-    """A display on one of a width, and its clock."""
-
-    def __init__(self, width: int) -> None:
-        self.now, self.width, self._out = 100.0, width, io.StringIO()
-        self._console = Console(file=self._out, width=width, force_terminal=True, color_system=None)
-        self.display = Display(self._console, clock=lambda: self.now)
-
-    @property
-    def said(self) -> list[str]:
-        return self._out.getvalue().splitlines()
-
-    @property
-    def live(self) -> list[str]:
-        with self._console.capture() as drawn:
-            self._console.print(self.display.lines())
-        return drawn.get().splitlines()
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_live_lines_keep_bar_count_and_estimate_at_every_width(width: int) -> None:
-    terminal = Terminal(width)
+    terminal = Shown(width)
     show = terminal.display
     assert terminal.live == ["starting, 0 s"]
     show.begin(total=14, done=1)
@@ -157,11 +148,11 @@ def test_the_live_lines_keep_bar_count_and_estimate_at_every_width(width: int) -
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_done_steps_stay_on_a_terminal_and_end_between_words(width: int) -> None:
-    terminal = Terminal(width)
+    terminal = Shown(width)
     terminal.display.begin(total=9, done=1)
     terminal.display.step(ROW)
     terminal.display.scores("after stage 1", {"pass_rate": 0.5, "kill_rate": 0.1}, ("pass_rate", "kill_rate"))
-    whole = Pipe()
+    whole = Shown()
     whole.display.begin(total=9, done=1)
     whole.display.step(ROW)
     whole.display.scores("no suites", {"pass_rate": 0.5}, ("pass_rate", "kill_rate"))
@@ -175,7 +166,7 @@ def test_done_steps_stay_on_a_terminal_and_end_between_words(width: int) -> None
 
 
 def test_the_estimate_goes_on_where_a_run_is_resumed_and_counts_evaluations() -> None:
-    terminal = Terminal(80)
+    terminal = Shown(80)
     terminal.display.begin(total=14, done=4)
     for step in (5, 6):
         terminal.now += 90  # 30 of them for an evaluation

@@ -30,12 +30,6 @@ class Scripted:
             raise ConnectionError("the line is dead\nand more of it")
         self.told.append(("metrics", step))
 
-    def text(self, step: int, title: str, text: str) -> None:
-        self.told.append(("text", step))
-
-    def image(self, step: int, title: str, file: Path) -> None:
-        self.told.append(("image", step))
-
     def close(self, ending: str) -> None:
         self.told.append(("close", ending))
 
