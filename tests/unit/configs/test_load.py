@@ -51,12 +51,10 @@ def test_every_key_of_every_recipe_and_size_arrives(path, size):
 
 
 def test_only_toy_models_on_toy_problems_are_trusted_with_a_sandbox_that_does_not_contain():
-    assert load().trusts_programs
-    assert not load("--config", "debug", "--discriminator.model", "/models/mine").trusts_programs
-    assert not load("--config", "debug", "--problems.file", "mine.json").trusts_programs
-    assert not load("--config", "debug", "--problems.held-out.file", "mine.json").trusts_programs
+    assert load().trusts_programs and load("--config", "spiral_kuhn").trusts_programs
     assert not load("--config", "qwen_1_5b_cpu").trusts_programs
-    assert load("--config", "spiral_kuhn").trusts_programs
+    for key in ("discriminator.model", "problems.file", "problems.held-out.file"):
+        assert not load("--config", "debug", f"--{key}", "mine.json").trusts_programs
 
 
 def test_the_toy_recipe_is_the_default():
@@ -350,10 +348,13 @@ def runs(tmp_path) -> Path:
     return tmp_path
 
 
-def test_a_resumed_run_goes_on_with_the_settings_it_began_with(runs):
-    run, _ = load_run(["--resume", "--output-dir", str(runs)])
+def test_a_resumed_run_goes_on_with_its_settings_unless_they_are_overridden(runs):
+    resumed = ("--resume", "--output-dir", str(runs))
+    run, _ = load_run([*resumed])
     assert run.resume and run.seed == 22
-    assert load("--resume", "--output-dir", str(runs), "--run-name", "early").seed == 11
+    assert load(*resumed, "--run-name", "early").seed == 11
+    assert load(*resumed, "--seed", "5").seed == 5
+    assert load(*resumed, "--config", "debug").local is True
 
 
 def test_what_starts_from_a_checkpoint_has_its_runs_settings(tmp_path):
@@ -372,11 +373,6 @@ def test_what_starts_from_a_checkpoint_has_its_runs_settings(tmp_path):
     mirrored, _ = load_run(["--resume-from", there, "--output-dir", str(tmp_path / "new")])
     assert mirrored.seed == 7
     assert mirrored.resume_from == tmp_path / "new/fetched/mirror/checkpoints/step_000012"
-
-
-def test_a_resumed_runs_settings_can_be_overridden(runs):
-    assert load("--resume", "--output-dir", str(runs), "--seed", "5").seed == 5
-    assert load("--resume", "--output-dir", str(runs), "--config", "debug").local is True
 
 
 def test_resuming_where_there_is_no_run_says_so(runs, tmp_path):
@@ -428,11 +424,6 @@ def test_models_and_problems_of_ones_own_take_the_chat_recipe(arguments):
     assert run.game.test_format == "relabel"
 
 
-def test_toy_problems_by_their_path_keep_the_default_recipe():
-    run, name = load_run(["--problems-file", "sparring/examples/toy/train.json"])
-    assert name == "toy-edges" and run.trusts_programs
-
-
 HELD_OUT = "sparring/examples/toy/held_out.json"
 
 
@@ -464,6 +455,11 @@ def test_a_model_in_the_environment_takes_the_chat_recipe_too(monkeypatch):
     assert load_run([])[1] == "chat"
     assert load_run(["--config", "q:7b"])[1] == "q-7b"
     assert load_run(["--generator-model", "sparring/examples/toy/generator"])[1] == "toy-edges"
+
+
+def test_toy_problems_by_their_path_keep_the_default_recipe():
+    run, name = load_run(["--problems-file", "sparring/examples/toy/train.json"])
+    assert name == "toy-edges" and run.trusts_programs
 
 
 # ---------------------------------------------------------------------- the schema
