@@ -204,9 +204,7 @@ def a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 # ---------------------------------------------------------------------- the tests
 @pytest.mark.parametrize("command", [c for c in COMMANDS if elsewhere(c) is None], ids=str)
-def test_a_command_is_understood_by_what_it_calls(
-    command: Command, a_run: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_is_understood_by_what_it_calls(command: Command, a_run: None, capsys) -> None:
     try:
         understand(command.words)
     except SystemExit as leaving:

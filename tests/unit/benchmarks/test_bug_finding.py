@@ -30,28 +30,29 @@ def options(**changed) -> argparse.Namespace:
     return argparse.Namespace(**{**plain, "random_tests": 12, "sandbox": "process", **changed})
 
 
-def test_bugs_are_seeded_and_of_the_operators_asked_for():
-    with LocalSandbox("process") as sandbox:
-        targets = asyncio.run(make_targets(options(operators=["comparison"]), sandbox, CONFIG))
-        again = asyncio.run(make_targets(options(operators=["comparison"]), sandbox, CONFIG))
-    assert targets == again and targets
-    assert all(bug.operator == "comparison" for target in targets for bug in target.bugs)
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[LocalSandbox]:
+    with LocalSandbox("process") as local:
+        yield local
 
 
-def test_more_random_inputs_find_more():
-    with LocalSandbox("process") as sandbox:
-        targets = asyncio.run(make_targets(options(mutants=8), sandbox, CONFIG))
-        measures = []
-        for tests in (1, 12):
-            suites = drawn_suites(targets, random_input, tests, seed=1)
-            assert (
-                suites
-                == drawn_suites(targets, random_input, tests, seed=1)
-                != drawn_suites(targets, random_input, tests, seed=2)
-            )
-            assert all(len(of_problem) == SUITES for of_problem in suites)
-            rules = CONFIG.game.model_copy(update={"max_tests": tests})
-            measures.append(asyncio.run(measure(targets, suites, sandbox, rules)))
+def test_bugs_are_seeded_and_of_the_operators_asked_for(sandbox):
+    first, again = (
+        asyncio.run(make_targets(options(operators=["comparison"]), sandbox, CONFIG)) for _ in range(2)
+    )
+    assert first == again and first
+    assert all(bug.operator == "comparison" for target in first for bug in target.bugs)
+
+
+def test_more_random_inputs_find_more(sandbox):
+    targets = asyncio.run(make_targets(options(mutants=8), sandbox, CONFIG))
+    measures = []
+    for tests in (1, 12):
+        suites, again, other = (drawn_suites(targets, random_input, tests, seed=s) for s in (1, 1, 2))
+        assert suites == again != other
+        assert all(len(of_problem) == SUITES for of_problem in suites)
+        rules = CONFIG.game.model_copy(update={"max_tests": tests})
+        measures.append(asyncio.run(measure(targets, suites, sandbox, rules)))
     few, many = measures
     assert 0 < few["kill_at_1"] <= few["kill_at_5"] <= many["kill_at_5"] <= 1
     assert few["kill_at_1"] < many["kill_at_1"] and (few["tests"], many["tests"]) == (1, 12)
@@ -60,11 +61,8 @@ def test_more_random_inputs_find_more():
 
 def test_what_the_sandbox_could_not_judge_is_in_no_share(monkeypatch: pytest.MonkeyPatch):
     """Two problems of three bugs each: of the first no suite was judged, of the second not its last bug."""
-    bugs = [
-        Mutant(source="", operator=operator, line=1) for operator in ("comparison", "constant", "boolean")
-    ]
-    problem, spec = toy_problems("held_out")[0], toy_specs("held_out")[0]
-    target = Target(problem=problem, spec=spec, bugs=bugs)
+    bugs = [Mutant(source="", operator=of, line=1) for of in ("comparison", "constant", "boolean")]
+    target = Target(problem=toy_problems("held_out")[0], spec=toy_specs("held_out")[0], bugs=bugs)
     counts = dict.fromkeys(("emitted", "parsed", "well_formed", "agreed", "distinct"), 3)
     record = SuiteRecord(**counts, repeated=0, validity=1.0, mutants=(True, False, None))
     judged = iter([[None] * SUITES, [record] * SUITES])
@@ -74,10 +72,8 @@ def test_what_the_sandbox_could_not_judge_is_in_no_share(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(MultistageGame, "judge_suites", judge_suites)
     found = asyncio.run(measure([target] * 2, [[""] * SUITES] * 2, NoSandbox(), CONFIG.game))
-    assert {name: share for name, share in found.items() if name.startswith("found")} == {
-        "found, comparison": 1.0,
-        "found, constant": 0.0,
-    }
+    shares = {name: share for name, share in found.items() if name.startswith("found")}
+    assert shares == {"found, comparison": 1.0, "found, constant": 0.0}
     assert found["kill_at_5"] == 0.5
 
 

@@ -67,12 +67,8 @@ def test_more_tests_catch_more_and_small_numbers_more_than_large():
 
 def test_the_same_figures_draw_the_same_picture(tmp_path: Path) -> None:
     arms = ("sparring", "frozen", "random", "oracle", *TESTERS)
-    figures = {
-        f"{numbers}: {arm}: {shared}": {"mean": 0.5, "half_width": 0.1}
-        for numbers in RANGES
-        for arm in arms
-        for shared in SHARED
-    }
+    names = [f"{numbers}: {arm}: {shared}" for numbers in RANGES for arm in arms for shared in SHARED]
+    figures = {name: {"mean": 0.5, "half_width": 0.1} for name in names}
     one, other = tmp_path / "one.svg", tmp_path / "other.svg"
     draw(figures, one)
     draw(figures, other)

@@ -13,31 +13,19 @@ TASKS = [
 ]  # fmt: skip
 
 
-def options(directory: Path) -> argparse.Namespace:
+def options(directory: Path, learnable: bool = True) -> argparse.Namespace:
     (directory / "mbpp.jsonl").write_text("".join(f"{json.dumps(task)}\n" for task in TASKS))
     rates = {"pass_rates": {"mbpp/601": 0.5, "mbpp/602": 0.25}}
     (directory / "training_rates.json").write_text(json.dumps(rates))
-    return argparse.Namespace(
-        output=directory,
-        dataset=directory / "mbpp.jsonl",
-        model="m",
-        max_tokens=9,
-        suite_tokens=9,
-        steps=3,
-        learnable=True,
-        more=[],
-    )
+    plain = {"model": "m", "max_tokens": 9, "suite_tokens": 9, "steps": 3, "more": []}
+    dataset = directory / "mbpp.jsonl"
+    return argparse.Namespace(output=directory, dataset=dataset, learnable=learnable, **plain)
 
 
 def test_programs_are_compared_with_those_of_the_untrained_model(tmp_path: Path) -> None:
     right, wrong = ("def f(n): return n + n", "def f(n): return 0")
-    attempts = [
-        (1, 601, wrong),
-        (1, 601, right),
-        (2, 601, right),
-        (2, 602, "def g(n): return n / 2"),
-        (4, 602, ""),
-    ]
+    halves = "def g(n): return n / 2"
+    attempts = [(1, 601, wrong), (1, 601, right), (2, 601, right), (2, 602, halves), (4, 602, "")]
     rows = [
         {"step": step, "problem": f"mbpp/{task}", "player": "generator", "artifact": program}
         for step, task, program in attempts
@@ -51,9 +39,8 @@ def test_programs_are_compared_with_those_of_the_untrained_model(tmp_path: Path)
 def test_a_run_may_leave_out_what_the_model_always_or_never_solves(tmp_path: Path, monkeypatch) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(real, "finished_run", lambda recipe, name, output, words: asked.append(words))
-    given = options(tmp_path)
-    for given.learnable in (True, False):
-        real.trained("sparring", 1, given)
+    for learnable in (True, False):
+        real.trained("sparring", 1, options(tmp_path, learnable))
     filtered, whole = asked
     place = filtered.index("--problems.pass-rates")
     assert filtered[place + 1] == str(tmp_path / "training_rates.json")

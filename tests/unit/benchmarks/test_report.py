@@ -7,18 +7,8 @@ from benchmarks import report
 
 
 def test_what_is_written_says_what_ran_where_and_when(tmp_path, monkeypatch):
-    words = [
-        "python",
-        "-m",
-        "benchmarks.x",
-        "--json",
-        "a/b.json",
-        "--file",
-        "/home/a/b.jsonl",
-        "--repeats",
-        "3",
-    ]
-    monkeypatch.setattr(report.sys, "orig_argv", words)
+    command = "python -m benchmarks.x --json a/b.json --file /home/a/b.jsonl --repeats 3"
+    monkeypatch.setattr(report.sys, "orig_argv", command.split())
     file = tmp_path / "result.json"
     report.write(file, {"speed": 2.0}, {"vs_other": 0.5})
     found = report.read(file)

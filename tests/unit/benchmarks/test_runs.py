@@ -33,10 +33,8 @@ def test_a_finished_run_is_not_run_again_and_an_interrupted_one_goes_on(tmp_path
         (tmp_path / name / file).write_text("{}")
     for name in ("done", "begun", "new"):
         assert runs.finished_run("debug", name, tmp_path, ["--seed", "3"]) == tmp_path / name
-    assert [("--resume" in c, c[c.index("--run-name") + 1]) for c in commands] == [
-        (True, "begun"),
-        (False, "new"),
-    ]
+    names = [("--resume" in c, c[c.index("--run-name") + 1]) for c in commands]
+    assert names == [(True, "begun"), (False, "new")]
 
 
 def test_scores_of_the_evaluations(tmp_path):

@@ -61,10 +61,8 @@ k = lambda x: x + 1
 def test_set_up_stands_before_each_test() -> None:
     row = {"test_list": ["assert f(a) == 1", "assert f(a) == 2"]}
     assert own_tests(row) == own_tests({**row, "test_setup_code": ""}) == row["test_list"]
-    assert own_tests({**row, "test_setup_code": "a = 1"}) == [
-        "a = 1\nassert f(a) == 1",
-        "a = 1\nassert f(a) == 2",
-    ]
+    set_up = own_tests({**row, "test_setup_code": "a = 1"})
+    assert set_up == [f"a = 1\n{test}" for test in row["test_list"]]
 
 
 def test_jobs_are_distinct_right_and_of_the_kind_asked_for() -> None:
@@ -200,12 +198,8 @@ def outcome(test: str, names: dict) -> Status:
 
 
 def test_wrong_verdicts_are_told_from_misplaced_output() -> None:
-    job = Honest(
-        name="j",
-        program="",
-        tests=("f(1)", "f(2)"),
-        expected=(Expected(Status.PASSED, stdout="a\n"), Expected(Status.PASSED, stdout="b\n")),
-    )
+    expected = (Expected(Status.PASSED, stdout="a\n"), Expected(Status.PASSED, stdout="b\n"))
+    job = Honest(name="j", program="", tests=("f(1)", "f(2)"), expected=expected)
     passed, other = (Verdict(status=Status.PASSED, stdout=text) for text in ("a\nb\n", "c\n"))
     assert job.wrong([passed, passed]) == [] and job.misplaced_output([passed, passed]) == 2
     assert len(job.wrong([passed, other])) == 1

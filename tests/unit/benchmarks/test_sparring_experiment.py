@@ -17,13 +17,8 @@ def result(*by_stage: float) -> dict:
 
 
 def test_arms_are_compared_by_what_each_gained(monkeypatch, capsys):
-    runs = {
-        ("adversarial", 1): result(0.5, 0.9),
-        ("adversarial", 2): result(0.7, 0.7),
-        ("frozen", 1): result(0.4, 0.6),
-        ("frozen", 2): result(0.4, 0.6),
-    }
-    monkeypatch.setattr(sparring, "run", lambda arm, words, seed, options: runs[arm, seed])
+    by_stage = {"adversarial": [(0.5, 0.9), (0.7, 0.7)], "frozen": [(0.4, 0.6), (0.4, 0.6)]}
+    monkeypatch.setattr(sparring, "run", lambda arm, words, seed, options: result(*by_stage[arm][seed - 1]))
     options = argparse.Namespace(arms=["adversarial", "frozen"], seeds=[1, 2])
     figures = sparring.compare(options, sparring.ARMS)
     assert figures["adversarial"]["pass rate by stage"] == [0.6, 0.8]

@@ -60,9 +60,8 @@ def test_a_page_shows_the_result_with_its_commit_date_and_machine(root):
 
 def test_figures_of_changed_code_say_so_once(root, capsys):
     update(root, write=True)
-    (root / "sparring" / "games" / "kuhn.py").write_text(
-        "second\n"
-    )  # the learner's benchmark does not speak of games
+    # the learner's benchmark does not speak of games
+    (root / "sparring" / "games" / "kuhn.py").write_text("second\n")
     commit(root)
     assert update(root, write=True) == [] and OLD not in page(root)
     (root / "learners" / "learner.py").write_text("second\n")  # before it is committed, too
@@ -111,9 +110,8 @@ def test_figures_that_a_table_wants_and_a_result_lacks_are_named(root):
 
 def test_what_failed_is_named_and_the_rest_is_shown(root):
     results = root / "benchmarks" / "results"
-    (results / "learner.md").write_text(
-        "{figures[theirs_s]:.1f}, {figures[step]}, {ratios[ours_vs_theirs]:.2f}"
-    )
+    template = "{figures[theirs_s]:.1f}, {figures[step]}, {ratios[ours_vs_theirs]:.2f}"
+    (results / "learner.md").write_text(template)
     file = results / "learner.json"
     result = json.loads(file.read_text())
     result["figures"] = {"step": 3, "theirs_failed": "ImportError: no\nsuch module"}

@@ -26,17 +26,17 @@ def run(tmp_path: Path, sandbox) -> Path:
     return record_with_problems(tmp_path / "a", rules, *steps)
 
 
-def test_the_tests_that_failed_programs_are_read_by_others_and_by_us(
-    run: Path, tmp_path: Path, capsys
-) -> None:
+def row_of(data: Path) -> dict:
+    (row,) = map(json.loads, (data / "train.jsonl").read_text().splitlines())
+    return row
+
+
+def test_the_tests_that_failed_programs_are_read_by_others_and_by_us(run: Path, tmp_path: Path, capsys):
     main([str(run), "--to", str(tmp_path / "set")])
     assert "3 tests of 1 of 1 problems" in capsys.readouterr().out
-    (row,) = map(json.loads, (tmp_path / "set/train.jsonl").read_text().splitlines())
-    assert dict(zip(row["tests"], row["kills"], strict=True)) == {
-        "assert f(3) == 6": 4,
-        "assert f(n=4) > 7": 1,
-        "assert f(1) == 2": 1,
-    }
+    row = row_of(tmp_path / "set")
+    kills = {"assert f(3) == 6": 4, "assert f(n=4) > 7": 1, "assert f(1) == 2": 1}
+    assert dict(zip(row["tests"], row["kills"], strict=True)) == kills
     assert row["tests"][0] == "assert f(3) == 6"
     (of_apps,) = load_dataset(tmp_path / "set/train.jsonl", "apps")
     assert len(of_apps.hidden_tests or of_apps.baseline_tests) == 2
@@ -64,21 +64,16 @@ def test_problems_keep_all_that_a_problem_file_can_hold(run: Path, tmp_path: Pat
 
 def test_a_program_counts_once_however_many_suites_of_a_step_hold_the_test(tmp_path: Path, sandbox) -> None:
     rules = MultistageRules(test_format="strict")
-    run = record_with_problems(
-        tmp_path / "b", rules, [spar(rules, PROGRAMS, ["assert f(3) == 6"] * 3, sandbox)]
-    )
-    main([str(run), "--to", str(tmp_path / "set")])
-    (row,) = map(json.loads, (tmp_path / "set/train.jsonl").read_text().splitlines())
+    step = [spar(rules, PROGRAMS, ["assert f(3) == 6"] * 3, sandbox)]
+    main([str(record_with_problems(tmp_path / "b", rules, step)), "--to", str(tmp_path / "set")])
+    row = row_of(tmp_path / "set")
     assert (row["tests"], row["kills"]) == (["assert f(3) == 6"], [2])
 
 
 def test_only_tests_that_failed_enough_programs(run: Path, tmp_path: Path, refused) -> None:
     main([str(run), "--to", str(tmp_path / "set"), "--least-kills", "2"])
-    (row,) = map(json.loads, (tmp_path / "set/train.jsonl").read_text().splitlines())
-    assert row["tests"] == ["assert f(3) == 6"]
-    assert "no test of a discriminator failed 9" in refused(
-        main, run, "--to", tmp_path / "none", "--least-kills", 9
-    )
-    assert "give 1 or more" in refused(main, run, "--to", tmp_path / "none", "--least-kills", 0)
+    assert row_of(tmp_path / "set")["tests"] == ["assert f(3) == 6"]
+    for least, said in ((9, "no test of a discriminator failed 9"), (0, "give 1 or more")):
+        assert said in refused(main, run, "--to", tmp_path / "none", "--least-kills", least)
     assert not (tmp_path / "none").exists()
     assert "not an empty directory" in refused(main, run, "--to", tmp_path / "set")

@@ -45,9 +45,7 @@ def test_by_the_same_rules_every_attempt_earns_what_it_earned(run: Path) -> None
 
 
 @pytest.mark.parametrize("rules", [UnitTestsRules(), CodeExecutionRules(gate_on_tests=True), CodeGolfRules()])
-def test_the_other_games_with_programs_are_judged_again(
-    tmp_path: Path, sandbox, monkeypatch, rules: GameRules
-) -> None:
+def test_the_other_games_with_programs_are_judged_again(tmp_path, sandbox, monkeypatch, rules: GameRules):
     monkeypatch.setattr(CodeGolfRules, "refuse", lambda rules, problem: None)  # DOUBLE is no grid task
     programs = ["def f(n): return n + n", "def f(n): return 0", "def f(n) return", "1 / 0"]
     episode = play(rules.game(), DOUBLE, [reader("generator", programs)], sandbox)
@@ -57,17 +55,14 @@ def test_the_other_games_with_programs_are_judged_again(
 
 def test_programs_are_judged_on_tests_in_the_form_that_the_reference_decided(tmp_path: Path, sandbox) -> None:
     """The reference returns an object, so its test is code; as data, the program's object would fail it."""
-    boxed = replace(
-        DOUBLE,
-        reference_solution=(
-            "class Box:\n    def __init__(self, n): self.n = n\n    def add(self, k): self.n += k\n"
-            "    def total(self): return self.n\n\ndef f(n): return Box(n * 2)\n"
-        ),
-        baseline_tests=("x = f(2)\nx.add(1)\nassert x.total() == 5",),
-        hidden_tests=(),
+    program = (
+        "class Box:\n    def __init__(self, n): self.n = n\n    def add(self, k): self.n += k\n"
+        "    def total(self): return self.n\n\ndef f(n): return Box(n * 2)\n"
     )
+    test = "x = f(2)\nx.add(1)\nassert x.total() == 5"
+    boxed = replace(DOUBLE, reference_solution=program, baseline_tests=(test,))
     ((known,), failing) = asyncio.run(judge_references([boxed], sandbox))
-    rules, program = UnitTestsRules(), boxed.reference_solution
+    rules = UnitTestsRules()
     episode = play(rules.game(), known, [reader("generator", [program])], sandbox)
     assert not failing and episode.trajectories[0].components["solved"] == 1.0
     run = record_with_problems(tmp_path / "a", rules, [episode], problem=boxed)
@@ -75,9 +70,8 @@ def test_programs_are_judged_on_tests_in_the_form_that_the_reference_decided(tmp
 
 
 def test_other_rules_pay_otherwise(run: Path) -> None:
-    report = rejudged(
-        run, "--", "--game.rewards.wrong-output-penalty", "1", "--game.rewards.partial-credit", "never"
-    )
+    changes = ("--game.rewards.wrong-output-penalty", "1", "--game.rewards.partial-credit", "never")
+    report = rejudged(run, "--", *changes)
     generator, discriminator = report["generator"], report["discriminator"]
     assert generator["changed"] == 1 / 5 and generator["mean_now"] == 1 / 5  # half a reward is none
     assert discriminator["changed"] == 1 / 5 and discriminator["mean_now"] < discriminator["mean_then"]
@@ -95,25 +89,18 @@ def test_a_reward_is_measured_by_the_tests_that_it_does_not_see(run: Path, capsy
 def test_other_tests_pay_otherwise(run: Path, tmp_path: Path, refused) -> None:
     """The second program is wrong for 3 only, which the problem's own tests do not try."""
     tests = tmp_path / "harder.json"
-    harder = {
-        "baseline_tests": ["assert f(0) == 0"],
-        "hidden_tests": ["assert f(0) == 0", "assert f(3) == 6"],
-    }
-    tests.write_text(json.dumps({"problems": [replaced_entry(run, **harder)]}))
-    own, other = (
-        rejudged(run, *with_tests, "--", "--game.baseline-in-reward")["generator"]
-        for with_tests in ((), ("--tests", str(tests)))
-    )
+    (entry,) = json.loads((run / "problems.json").read_text())["problems"]
+    first, third = "assert f(0) == 0", "assert f(3) == 6"
+    entry |= {"baseline_tests": [first], "hidden_tests": [first, third]}
+    tests.write_text(json.dumps({"problems": [entry]}))
+    by_both = ("--", "--game.baseline-in-reward")
+    own = rejudged(run, *by_both)["generator"]
+    other = rejudged(run, "--tests", str(tests), *by_both)["generator"]
     assert other["mean_now"] < own["mean_now"]
     assert "add: -- --game.baseline-in-reward" in refused(main, run, "--tests", tests)
-    tests.write_text(json.dumps({"problems": [replaced_entry(run, id="another", **harder)]}))
-    told = refused(main, run, "--tests", tests, "--", "--game.baseline-in-reward")
+    tests.write_text(json.dumps({"problems": [entry | {"id": "another"}]}))
+    told = refused(main, run, "--tests", tests, *by_both)
     assert "none of its problems is among those of the run" in told
-
-
-def replaced_entry(run: Path, **changes: object) -> dict:
-    [entry] = json.loads((run / "problems.json").read_text())["problems"]
-    return entry | changes
 
 
 def test_a_game_without_programs_is_refused(tmp_path: Path, refused) -> None:
@@ -127,9 +114,7 @@ def test_a_result_that_could_not_be_written_is_refused_at_once(run: Path, tmp_pa
 
 
 def test_options_of_another_kind_of_league_are_refused(run: Path, refused) -> None:
-    assert "--matches has no effect in a league of game multistage" in refused(
-        league.main, run, "--matches", "2"
-    )
+    assert "--matches has no effect" in refused(league.main, run, "--matches", "2")
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ def test_a_run_that_has_written_its_config_only(run: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["nothing"], "nothing: no run (a directory with metrics.jsonl); the latest runs in"),
-        (["a", "a"], "given twice; name each run once"),
+        (["nothing"], "nothing: no run"),
+        (["a", "a"], "given twice"),
         (["a", "--output", "no/such/place.html"], "place.html: its directory does not exist"),
         (["a", "--output", "."], "--output .: a directory; name a file"),
         (["a", "--follow", "--every", "0"], "--every: seconds above 0, not 0"),

@@ -14,15 +14,17 @@ from sparring.core.interfaces import EngineFailure
 from tests.datasets import rows, written
 
 RIGHT = "```python\ndef f(n):\n    return n * 2\n```"
+NAMED = {
+    "description": "Double n.",
+    "function_signature": "def f(n):",
+    "baseline_tests": ["assert f(2) == 4"],
+}
 
 
 @pytest.fixture
 def problems(tmp_path: Path) -> Path:
     file = tmp_path / "problems.json"
-    entries = [
-        {"id": "named", "description": "Double n.", "function_signature": "def f(n):", "baseline_tests": ["assert f(2) == 4"]},
-        {"id": "nameless", "description": "Double it."},
-    ]  # fmt: skip
+    entries = [{"id": "named", **NAMED}, {"id": "nameless", "description": "Double it."}]
     file.write_text(json.dumps({"problems": entries}))
     return file
 
@@ -75,26 +77,26 @@ def test_of_several_attempts_each_is_shown_once_and_the_answer_is_marked(scripte
     assert second.count("SYNTAX_ERROR") == 1 and "no valid Python" in second
 
 
-def test_a_batch_says_how_many_programs_are_no_python(problems, scripted, capsys) -> None:
-    scripted(lambda prompt, sampling: BROKEN if "Double it" in prompt else RIGHT)
-    report = solve(problems)
-    assert {r["id"]: r["valid_python"] for r in report["results"]} == {"named": True, "nameless": False}
-    assert "1 programs are no valid Python" in capsys.readouterr().out
-
-
-def test_a_batch_says_which_problems_are_not_solved(problems, scripted, capsys) -> None:
-    entry = {
-        "description": "Double n.",
-        "function_signature": "def f(n):",
-        "baseline_tests": ["assert f(2) == 4"],
-    }
-    entries = [{**entry, "id": "well"}, {**entry, "id": "badly", "description": "Treble n."}]
+def test_a_batch_says_which_programs_are_no_python_and_which_problems_are_not_solved(
+    problems, scripted, capsys
+):
+    entries = [
+        {"id": name, **NAMED, "description": f"Make it {name}."} for name in ("well", "badly", "broken")
+    ]
     problems.write_text(json.dumps({"problems": entries}))
-    scripted(lambda prompt, sampling: WRONG if "Treble" in prompt else RIGHT)
+    answers = {"badly": WRONG, "broken": BROKEN}
+    scripted(lambda prompt, _: next((said for name, said in answers.items() if name in prompt), RIGHT))
     report = solve(problems, "--execute-tests", "--sandbox", "process")
+    assert [(r["id"], r["valid_python"]) for r in report["results"]] == [
+        ("well", True),
+        ("badly", True),
+        ("broken", False),
+    ]
     assert report["solved"] == 1
     shown = capsys.readouterr().out
-    assert "badly: WRONG_ANSWER" in shown and "well" not in shown
+    assert (
+        "1 programs are no valid Python" in shown and "badly: WRONG_ANSWER" in shown and "well" not in shown
+    )
 
 
 def test_best_of_is_refused_before_a_model_is_looked_at(problems, monkeypatch, refused) -> None:
@@ -166,11 +168,8 @@ def test_the_engine_is_on_the_gpu_that_is_seen(problems, scripted, monkeypatch) 
     monkeypatch.setattr("sparring.runtime.hardware.detect", lambda: SimpleNamespace(device="cuda", bf16=True))
     settings = solve(problems)["settings"]
     assert (settings["device"], settings["dtype"]) == model.engines[0] == ("cuda", "bfloat16")
-    assert scores(
-        EvaluateOptions(
-            dataset="sparring/examples/toy/held_out.json", policy="m/m", problems=1, sandbox="process"
-        )
-    )
+    data = "sparring/examples/toy/held_out.json"
+    assert scores(EvaluateOptions(dataset=data, policy="m/m", problems=1, sandbox="process"))
     assert model.engines[1] == ("cuda", "bfloat16")
 
 

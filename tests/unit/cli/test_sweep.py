@@ -21,12 +21,15 @@ from sparring.tracking.run_record import RunRecord
 SHORT = ("--curriculum.stages", "1")
 
 
-def made(to: Path, *arguments: str, rest: tuple[str, ...] = SHORT) -> Sweep:
-    return new_sweep(_options([*arguments, "--config", "debug", "--to", str(to)]), rest, to)
+RATES = ("--key", "learning_rate=1e-4,2e-4")
+
+
+def made(to: Path, *arguments: str, rest: tuple[str, ...] = SHORT, config: str = "debug") -> Sweep:
+    return new_sweep(_options([*arguments, "--config", config, "--to", str(to)]), rest, to)
 
 
 def test_a_grid_is_written_down_with_what_it_takes_to_repeat_it(tmp_path):
-    sweep = made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4", "--seeds", "3", "--local")
+    sweep = made(tmp_path, "grid", *RATES, "--seeds", "3", "--local")
     assert load_sweep(tmp_path) == sweep
     assert [t.name for t in sweep.trials][:4] == ["0-seed1", "0-seed2", "0-seed3", "1-seed1"]
     assert sweep.arguments == SHORT and sweep.versions["git"]
@@ -42,64 +45,47 @@ def test_asha_and_pbt_look_at_a_trial_at_every_interval(tmp_path):
     assert sweep.mutations == {"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}}
 
 
-def test_data_size_is_a_series_of_files_with_one_held_out_file(tmp_path):
-    sweep = made(tmp_path, "data-size", "--sizes", "8,2")
-    assert [(s.name, s.amount) for s in sweep.settings] == [("2 problems", 2), ("8 problems", 8)]
-    files = [s.keys["problems"] for s in sweep.settings]
-    assert [len(json.loads(Path(f["file"]).read_text())["problems"]) for f in files] == [2, 8]
-    assert files[0]["held_out"] == files[1]["held_out"]
-
-
-def test_a_key_that_is_given_twice_is_refused(tmp_path, capsys):
+def test_a_key_that_is_given_twice_is_refused(tmp_path):
     with pytest.raises(SweepError, match="learning_rate was given before"):
-        made(tmp_path, "grid", "--key", "learning_rate=1e-4", "--key", "learning-rate=2e-4")
+        made(tmp_path, "grid", *RATES, "--key", "learning-rate=2e-4")
 
 
 def test_a_recipe_of_ones_own_is_found_from_a_trials_directory(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text((RECIPES / "debug.yaml").read_text())
-    monkeypatch.chdir(tmp_path)
-    options = _options(["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "mine.yaml", "--to", "sweep"])
-    sweep = new_sweep(options, SHORT, tmp_path / "sweep")
-    assert sweep.config == str(tmp_path / "mine.yaml") and sweep.begun_in == str(tmp_path)
     (tmp_path / "other.yaml").write_text("base: mine.yaml\nsizes: {big: {curriculum: {attempts: 6}}}\n")
-    options = _options(
-        ["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "other.yaml:big", "--to", "two"]
-    )
-    sweep = new_sweep(options, SHORT, tmp_path / "two")
+    monkeypatch.chdir(tmp_path)
+    sweep = made(tmp_path / "one", "grid", *RATES, config="mine.yaml")
+    assert sweep.config == str(tmp_path / "mine.yaml") and sweep.begun_in == str(tmp_path)
+    sweep = made(tmp_path / "two", "grid", *RATES, config="other.yaml:big")
     monkeypatch.chdir("/")  # as for a trial
     assert sweep.config == f"{tmp_path / 'other.yaml'}:big"
     assert config_of(sweep, sweep.trials[0], tmp_path / "two").curriculum.attempts == 6
 
 
-def test_parts_are_read_as_they_were_written_whatever_the_recipe_reads(tmp_path):
-    data = tmp_path / "mine.json"
+def test_data_size_is_a_series_of_parts_read_as_written_whatever_the_recipe_reads(tmp_path):
     entries = [
         {
             "task": str(i),
             "text": f"Add {i}.",
-            "code": f"def f(x):\n    return x + {i}",
-            "tests": [f"assert f(1) == {i + 1}"],
+            "code": f"def f(x): return x + {i}",
+            "tests": [f"assert f(0) == {i}"],
         }
         for i in range(5)
     ]
-    data.write_text(json.dumps(entries))
+    (tmp_path / "mine.json").write_text(json.dumps(entries))
     fields = {"id": "task", "description": "text", "reference_solution": "code", "baseline_tests": "tests"}
-    mine = tmp_path / "mine.yaml"
-    mine.write_text(
-        yaml.safe_dump(
-            {
-                "game": {"kind": "unit_tests"},
-                "generator": {"model": str(EXAMPLES / "toy/generator")},
-                "problems": {"file": str(data), "format": "fields", "fields": fields},
-            }
-        )
-    )
+    recipe = {
+        "game": {"kind": "unit_tests"},
+        "generator": {"model": str(EXAMPLES / "toy/generator")},
+        "problems": {"file": str(tmp_path / "mine.json"), "format": "fields", "fields": fields},
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe))
     to = tmp_path / "sweep"
-    options = _options(["data-size", "--sizes", "2,4", "--config", str(mine), "--to", str(to)])
-    sweep = new_sweep(options, (), to)
-    for trial in sweep.trials:
-        train, held_out = load_splits(config_of(sweep, trial, to))
-        assert (len(train), len(held_out)) == (trial.setting.amount, 1)
+    sweep = made(to, "data-size", "--sizes", "4,2", rest=(), config=str(tmp_path / "mine.yaml"))
+    assert [(s.name, s.amount) for s in sweep.settings] == [("2 problems", 2), ("4 problems", 4)]
+    (small, held_out), (large, again) = (load_splits(config_of(sweep, t, to)) for t in sweep.trials)
+    assert (len(small), len(large)) == (2, 4)
+    assert len(held_out) == 1 and held_out == again, "one held-out file"
 
 
 def test_cross_validation_has_a_fold_as_another_has_a_seed(tmp_path):
@@ -121,18 +107,16 @@ def test_an_ablation_that_changes_nothing_is_left_out_and_said(tmp_path, capsys)
     "recipe", ["code_golf", "grpo_code_execution", "output_prediction", "spiral_tictactoe"]
 )
 def test_parts_that_a_game_does_not_have_are_left_out_and_said(tmp_path, capsys, recipe):
-    names = ("stages", "guards", "opponents", "credit")
-    options = _options(["ablate", *names, "--config", recipe, "--to", str(tmp_path)])
-    sweep = new_sweep(options, (), tmp_path)
+    parts = ("stages", "guards", "opponents", "credit")
+    sweep = made(tmp_path, "ablate", *parts, rest=(), config=recipe)
     said = capsys.readouterr().out
     assert "without missing tests counted: left out: unknown key game.rewards" in said
     assert "reinforce_pp" in [setting.name for setting in sweep.settings]
 
 
 def test_an_ablation_of_parts_that_a_game_does_not_have_is_refused_with_the_others(tmp_path):
-    options = _options(["ablate", "guards", "--config", "code_golf", "--to", str(tmp_path)])
     with pytest.raises(SweepError, match=r"game code_golf\) has none of these parts; give another of .*golf"):
-        new_sweep(options, (), tmp_path)
+        made(tmp_path, "ablate", "guards", rest=(), config="code_golf")
     assert not (tmp_path / "sweep.json").exists()
 
 
@@ -142,11 +126,11 @@ def test_an_ablation_of_parts_that_a_game_does_not_have_is_refused_with_the_othe
         (("grid", "--key", "no_such=1,2"), "error: setting no_such=1: unknown key no_such"),
         (("grid", "--key", "learning_rate=-1,2"), "error: setting learning_rate=-1: learning_rate: "),
         (("grid", "--key", "learning_rate=1..2"), "takes values, not a range"),
-        (("grid", "--key", "learning_rate=1,2", "--seeds", "0"), "--seeds 0: expected 1 or more"),
+        (("grid", *RATES, "--seeds", "0"), "--seeds 0: expected 1 or more"),
         (("cross-validate", "--folds", "1"), "--folds 1: expected 2 to 1000"),
         (("random", "--key", "learning_rate=1..2", "--samples", "0"), "--samples 0: expected 1 or more"),
-        (("grid", "--key", "learning_rate=1,2", "--parallel", "0"), "--parallel 0: expected 1 or more"),
-        (("grid", "--key", "learning_rate=1,2", "--gpus", "-1"), "--gpus -1: expected 0 or more"),
+        (("grid", *RATES, "--parallel", "0"), "--parallel 0: expected 1 or more"),
+        (("grid", *RATES, "--gpus", "-1"), "--gpus -1: expected 0 or more"),
         (("data-size", "--sizes", "10,x"), "--sizes 10,x: expected whole numbers"),
     ],
 )
@@ -156,8 +140,8 @@ def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path, refused, arg
 
 
 def test_a_directory_with_a_sweep_is_not_taken_again_and_one_without_is_not_resumed(tmp_path, refused):
-    made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4")
-    arguments = ("grid", "--key", "learning_rate=1e-4,2e-4", "--config", "debug", "--to", str(tmp_path))
+    made(tmp_path, "grid", *RATES)
+    arguments = ("grid", *RATES, "--config", "debug", "--to", tmp_path)
     assert "holds a sweep already; continue it with: resume" in refused(main, *arguments)
     assert "no sweep" in refused(main, "resume", tmp_path / "elsewhere")
 
@@ -174,17 +158,15 @@ def test_who_interrupts_a_sweep_is_told_how_to_go_on(tmp_path, monkeypatch, caps
         raise KeyboardInterrupt
 
     monkeypatch.setitem(sys.modules, "sparring.sweeps.tuning", Tuning("sparring.sweeps.tuning"))
-    arguments = ["grid", "--key", "learning_rate=1e-4,2e-4", "--config", "debug", "--to", str(tmp_path)]
-    arguments += ["--parallel", "2"]
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        main(["grid", *RATES, "--config", "debug", "--to", str(tmp_path), "--parallel", "2"])
     assert ended.value.code == 130
     said = capsys.readouterr().err
     assert re.match(f"interrupted; continue with: .* resume {tmp_path} --parallel 2$", said.strip())
 
 
 def test_a_report_of_what_there_is(tmp_path, capsys, refused):
-    sweep = made(tmp_path, "grid", "--key", "learning_rate=1e-4,2e-4", "--seeds", "2")
+    sweep = made(tmp_path, "grid", *RATES, "--seeds", "2")
     for trial in sweep.trials[:3]:
         run = tmp_path / "runs" / trial.name
         run.mkdir()

@@ -64,20 +64,15 @@ def test_a_machine_of_ones_own_is_what_its_address_says(
     address: str, expected: list[str], tmp_path: Path
 ) -> None:
     """The commands themselves, as Ray's launcher gives them to bash, with stand-ins for `hostname` and `ray`."""
-    bin_ = tmp_path / "sparring-env" / "bin"
+    bin_, told = tmp_path / "sparring-env" / "bin", tmp_path / "told"
     bin_.mkdir(parents=True)
-    told = tmp_path / "told"
-    for name, body in (
-        ("hostname", f"echo '{address} '"),
-        ("ray", f'printf "%s\\n" "$@" "$RAY_AUTH_MODE" >{told}'),
-    ):
+    stand_ins = {"hostname": f"echo '{address} '", "ray": f'printf "%s\\n" "$@" "$RAY_AUTH_MODE" >{told}'}
+    for name, body in stand_ins.items():
         (bin_ / name).write_text(f"#!/bin/sh\n{body}\n")
         (bin_ / name).chmod(0o755)
     *_, start = read("ray_cluster.yaml")["worker_start_ray_commands"]
     environment = {"PATH": f"{bin_}:{os.environ['PATH']}", "HOME": str(tmp_path), "RAY_HEAD_IP": "10.0.0.10"}
-    done = subprocess.run(
-        ["bash", "-c", start], env=environment, capture_output=True, text=True, check=False, timeout=20
-    )
+    done = subprocess.run(["bash", "-c", start], env=environment, capture_output=True, text=True, timeout=20)
     assert done.returncode == 0, done.stderr
     assert told.read_text().splitlines() == ["start", "--address=10.0.0.10:6379", *expected, "token"]
 

@@ -12,16 +12,14 @@ from sparring.curriculum.curriculum import Curriculum
 from sparring.problems.formats import FORMATS
 
 ALL = sorted(path.stem for path in RECIPES.glob("*.yaml"))
-ONE_POLICY = ("code_execution", "unit_tests", "code_golf", "tictactoe", "kuhn", "rps")
 BOARDS = ("tictactoe", "kuhn", "rps")
+ONE_POLICY = ("code_execution", "unit_tests", "code_golf", *BOARDS)
 KINDS = ("multistage", "output_prediction", *ONE_POLICY)
+ALONE = {"generator": "generator"}
+BOTH_SIDES = {"first": "generator", "second": "generator"}
 SEATS = {
-    "code_execution": {"generator": "generator"},
-    "unit_tests": {"generator": "generator"},
-    "code_golf": {"generator": "generator"},
-    "tictactoe": {"first": "generator", "second": "generator"},
-    "kuhn": {"first": "generator", "second": "generator"},
-    "rps": {"first": "generator", "second": "generator"},
+    **dict.fromkeys(("code_execution", "unit_tests", "code_golf"), ALONE),
+    **dict.fromkeys(BOARDS, BOTH_SIDES),
     "multistage": {"generator": "generator", "discriminator": "discriminator"},
     "output_prediction": {"author": "generator", "opponent": "discriminator"},
 }
@@ -84,22 +82,14 @@ def refusals():
         yield kind, {"curriculum": {"frozen_players": ["discriminator"]}}, r"curriculum\.frozen_players"
     for kind in (*ONE_POLICY, "output_prediction"):
         yield kind, {"curriculum": {"stages": [1, 2]}}, r"curriculum\.stages has no effect"
-        yield (
-            kind,
-            {"curriculum": {"remembered_programs": 3}},
-            r"curriculum\.remembered_programs has no effect",
-        )
-        for key in ("remembered_tests", "remembered_wrong_programs"):
+        for key in ("remembered_programs", "remembered_tests", "remembered_wrong_programs"):
             yield kind, {"curriculum": {key: 3}}, rf"curriculum\.{key} has no effect"
         yield kind, {"evaluation": {"suites": 5}}, r"evaluation\.suites has no effect"
         yield kind, {"credit": {"kind": "all"}}, "credit all has no effect"
         yield kind, {"credit": {"kind": "tree"}}, "credit tree has no effect"
         yield kind, {"credit": {"branches": 8}}, r"credit\.stage\.branches"
-        yield (
-            kind,
-            {"generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}},
-            "hierarchical_grpo needs",
-        )
+        tree = {"generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}}
+        yield kind, tree, "hierarchical_grpo needs"
     for kind in ONE_POLICY:
         yield kind, {"evaluation": {"bank_programs": 9}}, r"evaluation\.bank_programs has no effect"
         yield kind, {"curriculum": {"frozen_players": ["generator"]}}, "there is nothing to train"
@@ -117,11 +107,7 @@ def refusals():
     words = r"game\.rewards\.wrong_output_penalty has no effect with test_format input_only"
     changed = {"test_format": "input_only", "rewards": {"wrong_output_penalty": 0.1}}
     yield "multistage", {"game": changed}, words
-    yield (
-        "multistage",
-        {"evaluation": {"samples": 4}},
-        r"it uses no samples; use sparring evaluate --samples",
-    )
+    yield "multistage", {"evaluation": {"samples": 4}}, "use sparring evaluate --samples"
     yield "multistage", {"curriculum": {"frozen_suites": 0}}, "frozen_suites 0 leaves no test"
     for key, learner in (("remembered_tests", "generator"), ("remembered_wrong_programs", "discriminator")):
         kept = {"curriculum": {key: 3, "frozen_players": [learner]}}
@@ -189,13 +175,6 @@ def test_a_wrong_key_of_a_game_is_named(recipe, text, words):
 
 def test_without_a_kind_the_keys_are_the_multi_stage_games(recipe):
     assert load_run([*recipe("game: {max_tests: 3}")])[0].game.kind == "multistage"
-
-
-def test_options_reach_the_recipes_game():
-    run, _ = load_run(["--config", "unit_tests_lua", "--game.max-tests", "5"])
-    assert (run.game.kind, run.game.max_tests) == ("unit_tests", 5)
-    run, _ = load_run(["--config", "output_prediction", "--game.max-output-chars", "9"])
-    assert (run.game.kind, run.game.max_output_chars) == ("output_prediction", 9)
 
 
 def test_every_reader_of_data_sets_can_be_named_in_a_config():

@@ -16,10 +16,7 @@ ONE = ("--problem", "Add.")
         (("--batch",), "--batch needs --problems-file"),
         (("--batch", "--problems-file", "f", *ONE), "--problem has no effect with --batch"),
         ((*ONE, "--problems-file", "f"), "--problems-file has no effect without --batch"),
-        (
-            ("--batch", "--problems-file", "f", "--split", "test"),
-            "--split has no effect with --format problems",
-        ),
+        (("--batch", "--problems-file", "f", "--split", "test"), "--split has no effect with --format"),
         ((*ONE, "--execute-tests"), "--execute-tests needs --tests"),
         ((*ONE, "--attempts", "2"), "--attempts needs --tests"),
         ((*ONE, "--attempts", "0"), "--attempts: Input should be greater than or equal to 1 .got '0'"),

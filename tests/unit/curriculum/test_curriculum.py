@@ -1,10 +1,9 @@
-import json
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from sparring.curriculum.curriculum import Curriculum, Phase, Schedule
+from sparring.curriculum.curriculum import Assignment, Curriculum, Phase, Schedule
 
 IDS = [f"p{i}" for i in range(10)]
 SMALL = Schedule(
@@ -19,7 +18,7 @@ SMALL = Schedule(
 )
 
 
-def run(curriculum: Curriculum) -> list:
+def run(curriculum: Curriculum) -> list[Assignment]:
     assignments = []
     while (assignment := curriculum.next()) is not None:
         assignments.append(assignment)
@@ -27,9 +26,12 @@ def run(curriculum: Curriculum) -> list:
     return assignments
 
 
+def scheduled(seed: int = 1, ids=IDS, **changes) -> Curriculum:
+    return Curriculum(SMALL.model_copy(update=changes), ids, seed=seed)
+
+
 def test_steps_ahead_are_those_that_will_come_but_for_what_is_remembered():
-    curriculum = Curriculum(SMALL, IDS, seed=1)
-    whole = run(Curriculum(SMALL, IDS, seed=1))
+    curriculum, whole = scheduled(), run(scheduled())
     assert [curriculum.next(ahead=n) for n in range(len(whole))] == whole
     assert curriculum.next(ahead=len(whole)) is None
     curriculum.observe(1, {whole[2].problem_ids[0]: (1.0, "good")})
@@ -38,30 +40,29 @@ def test_steps_ahead_are_those_that_will_come_but_for_what_is_remembered():
 
 @pytest.mark.parametrize("order", ["random", "difficulty"])
 def test_problems_to_spare_are_others_and_change_nothing_else(order):
-    plain = SMALL.model_copy(update={"order": order})
-    sparing = plain.model_copy(update={"dynamic_sampling": 4})
-    for before, after in zip(
-        run(Curriculum(plain, IDS, seed=1)), run(Curriculum(sparing, IDS, seed=1)), strict=True
-    ):
+    plain, sparing = run(scheduled(order=order)), run(scheduled(order=order, dynamic_sampling=4))
+    for before, after in zip(plain, sparing, strict=True):
         assert before.spare == () and replace(after, spare=()) == before
         assert len(after.spare) == 4
         assert not set(after.spare) & set(after.problem_ids)
     if order == "difficulty":  # the next harder ones, and at the end those before
         first, last = IDS.index(after.problem_ids[0]), IDS.index(after.problem_ids[-1])
         assert last == len(IDS) - 1 and after.spare == tuple(IDS[first - 4 : first][::-1])
-    whole = Curriculum(sparing.model_copy(update={"problems_per_step": 10}), IDS, seed=1)
-    assert whole.next().spare == ()
+    assert scheduled(order=order, dynamic_sampling=4, problems_per_step=10).next().spare == ()
 
 
-def test_problems_to_spare_come_with_what_is_remembered_of_them():
-    curriculum = Curriculum(SMALL.model_copy(update={"dynamic_sampling": 7}), IDS, seed=1)
-    curriculum.observe(1, {i: (1.0, i) for i in IDS})
-    assert curriculum.next().memory == {i: (i,) for i in IDS}
+@pytest.mark.parametrize(("spare", "count"), [(0, 3), (7, 10)])
+def test_the_problems_of_a_step_and_those_to_spare_bring_their_memory(spare, count):
+    curriculum = scheduled(dynamic_sampling=spare)
+    curriculum.observe(1, {i: (1.0, f"program of {i}") for i in IDS})
+    assignment = curriculum.next()
+    asked = (*assignment.problem_ids, *assignment.spare)
+    assert len(asked) == count and assignment.memory == {i: (f"program of {i}",) for i in asked}
 
 
 @pytest.mark.parametrize("order", ["random", "difficulty"])
 def test_what_is_left_out_is_never_trained_on(order):
-    curriculum = Curriculum(SMALL.model_copy(update={"order": order}), IDS, seed=1)
+    curriculum = scheduled(order=order)
     curriculum.leave_out({"p0", "p5", "unknown"})
     steps = run(curriculum)
     assert len(steps) == curriculum.total_steps
@@ -69,7 +70,8 @@ def test_what_is_left_out_is_never_trained_on(order):
 
 
 def test_the_schedule_is_r0s():
-    steps = run(Curriculum(SMALL, IDS, seed=1))
+    curriculum = scheduled()
+    steps = run(curriculum)
     assert [(a.stage, a.phase, a.learning) for a in steps] == [
         (stage, phase, learning)
         for stage in (1, 3)
@@ -81,12 +83,11 @@ def test_the_schedule_is_r0s():
         )
     ]
     assert [a.step for a in steps] == list(range(1, 9))
+    assert [a.step for a in steps if curriculum.is_last_of_stage(a.step)] == [4, 8]
 
 
 def test_who_learns_attempts_in_a_group_and_who_is_frozen_in_its_own_number():
-    steps = run(Curriculum(SMALL, IDS, seed=1))
-    by_phase = {a.phase: dict(a.attempts) for a in steps}
-    assert by_phase == {
+    assert {a.phase: dict(a.attempts) for a in run(scheduled())} == {
         Phase.DISCRIMINATOR: {"generator": 4, "discriminator": 5},
         Phase.GENERATOR: {"generator": 5, "discriminator": 2},
         Phase.ALTERNATING: {"generator": 5, "discriminator": 5},
@@ -94,25 +95,17 @@ def test_who_learns_attempts_in_a_group_and_who_is_frozen_in_its_own_number():
 
 
 def test_problems_are_distinct_and_depend_on_seed_and_step_only():
-    first, again, other = (run(Curriculum(SMALL, IDS, seed=s)) for s in (1, 1, 2))
-    assert [a.problem_ids for a in first] == [a.problem_ids for a in again]
-    assert [a.problem_ids for a in first] != [a.problem_ids for a in other]
-    assert all(len(set(a.problem_ids)) == 3 for a in first)
-    assert len({a.problem_ids for a in first}) > 1
+    first, again, other = ([a.problem_ids for a in run(scheduled(seed))] for seed in (1, 1, 2))
+    assert first == again != other
+    assert all(len(set(ids)) == 3 for ids in first) and len(set(first)) > 1
 
 
 def test_fewer_problems_than_a_step_asks_for_are_all_played():
-    assignment = Curriculum(SMALL, ["a", "b"], seed=1).next()
-    assert sorted(assignment.problem_ids) == ["a", "b"]
-
-
-def test_asking_twice_gives_the_same_step():
-    curriculum = Curriculum(SMALL, IDS, seed=1)
-    assert curriculum.next() == curriculum.next()
+    assert sorted(scheduled(ids=["a", "b"]).next().problem_ids) == ["a", "b"]
 
 
 def test_steps_are_observed_in_order():
-    curriculum = Curriculum(SMALL, IDS, seed=1)
+    curriculum = scheduled()
     with pytest.raises(AssertionError):
         curriculum.observe(2, {})
     curriculum.observe(1, {})
@@ -129,55 +122,30 @@ def test_steps_are_observed_in_order():
     ],
 )
 def test_a_frozen_player_never_learns_and_its_own_steps_are_left_out(frozen, counts):
-    schedule = SMALL.model_copy(update={"frozen_players": frozen})
-    assert Counter(a.learning for a in run(Curriculum(schedule, IDS, seed=1))) == counts
-
-
-def test_the_last_step_of_a_stage():
-    curriculum = Curriculum(SMALL, IDS, seed=1)
-    assert [step for step in range(1, 9) if curriculum.is_last_of_stage(step)] == [4, 8]
+    assert Counter(a.learning for a in run(scheduled(frozen_players=frozen))) == counts
 
 
 # ---------------------------------------------------------------------- memory
-def remembering(count: int, ids=("p",)) -> Curriculum:
-    schedule = SMALL.model_copy(update={"remembered_programs": count})
-    return Curriculum(schedule, list(ids), seed=1)
+def remembering(count: int) -> Curriculum:
+    return scheduled(ids=["p"], remembered_programs=count)
 
 
-def test_the_best_programs_are_remembered_best_first():
+@pytest.mark.parametrize(
+    ("found", "kept"),
+    [
+        ([(0.5, "half"), (0.1, "bad"), (0.9, "good")], ("good", "half")),
+        ([(0.5, "a"), (0.4, "b"), (0.2, "a"), (0.6, "b")], ("b", "a")),
+    ],
+    ids=["the best, best first", "each once, with its best reward"],
+)
+def test_the_best_programs_are_remembered(found, kept):
     curriculum = remembering(2)
-    for step, (reward, program) in enumerate([(0.5, "half"), (0.1, "bad"), (0.9, "good")], 1):
-        curriculum.observe(step, {"p": (reward, program)})
-    assert curriculum.next().memory == {"p": ("good", "half")}
-
-
-def test_a_program_is_remembered_once_with_its_best_reward():
-    curriculum = remembering(2)
-    for step, (reward, program) in enumerate([(0.5, "a"), (0.4, "b"), (0.2, "a"), (0.6, "b")], 1):
-        curriculum.observe(step, {"p": (reward, program)})
-    assert curriculum.next().memory == {"p": ("b", "a")}
-
-
-def test_no_memory_is_kept_where_none_is_wanted():
-    curriculum = remembering(0)
-    curriculum.observe(1, {"p": (1.0, "good")})
-    assert curriculum.next().memory.get("p", ()) == ()
-
-
-def test_only_the_problems_of_the_step_bring_their_memory():
-    curriculum = Curriculum(SMALL, IDS, seed=1)
-    curriculum.observe(1, {i: (1.0, f"program of {i}") for i in IDS})
-    assignment = curriculum.next()
-    assert assignment.memory == {i: (f"program of {i}",) for i in assignment.problem_ids}
+    for step, program in enumerate(found, 1):
+        curriculum.observe(step, {"p": (program[0], program[1])})
+    assert curriculum.next().memory == {"p": kept}
 
 
 # ---------------------------------------------------------------------- state
-def test_the_state_survives_json():
-    first, second = remembering(2), remembering(2)
-    first.observe(1, {"p": (0.5, "half")})
-    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    assert second.next() == first.next()
-    assert second.state_dict() == first.state_dict()
 
 
 def test_the_state_is_a_copy():
@@ -187,9 +155,3 @@ def test_the_state_is_a_copy():
     state["memory"]["p"].clear()
     state["memory"]["q"] = []
     assert curriculum.next().memory == {"p": ("half",)}
-
-
-def test_a_finished_curriculum_has_no_next_step():
-    curriculum = Curriculum(SMALL, IDS, seed=1)
-    curriculum.load_state_dict(curriculum.state_dict() | {"done": curriculum.total_steps})
-    assert curriculum.next() is None

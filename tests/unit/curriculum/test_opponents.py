@@ -52,11 +52,10 @@ def test_games_against_a_version_that_is_gone_are_not_counted():
 
 
 def test_resumed_it_draws_the_same():
-    first = Opponents(OpponentMix(current=0.5, pfsp=0.35), keep=4, seed=3)
+    first, second = (Opponents(OpponentMix(current=0.5, pfsp=0.35), keep=4, seed=3) for _ in range(2))
     for version in (4, 2, 9):
         first.add(version)
         first.record(version, 0.1 * version)
-    second = Opponents(OpponentMix(current=0.5, pfsp=0.35), keep=4, seed=3)
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert [second.draw(s) for s in range(50)] == [first.draw(s) for s in range(50)]
     assert second.state_dict() == first.state_dict()

@@ -80,9 +80,8 @@ def test_who_learns_meets_the_others_past():
 
 
 def test_without_the_keys_nothing_is_remembered():
-    curriculum = Curriculum(
-        SCHEDULE.model_copy(update={"remembered_tests": 0, "remembered_wrong_programs": 0}), ["p"], 1
-    )
+    forgetful = SCHEDULE.model_copy(update={"remembered_tests": 0, "remembered_wrong_programs": 0})
+    curriculum = Curriculum(forgetful, ["p"], 1)
     curriculum.observe(1, {}, MISTAKES)
     assert curriculum.next().past == {}
     state = curriculum.state_dict()
@@ -90,14 +89,12 @@ def test_without_the_keys_nothing_is_remembered():
 
 
 def test_a_resumed_curriculum_remembers_the_same():
-    first = Curriculum(SCHEDULE, ["p"], seed=1)
+    first, second = (Curriculum(SCHEDULE, ["p"], seed=1) for _ in range(2))
     first.observe(1, {}, MISTAKES)
     first.observe(2, {}, {"p": Mistakes(tests={"f(2)": True})})
-    second = Curriculum(SCHEDULE, ["p"], seed=1)
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert second.next() == first.next() and second.next().past == {"p": {"discriminator": ("f(2)", "f(1)")}}
+    later = {"p": Mistakes(programs=("another", "third"), tests={"f(2)": False, "f(1)": False})}
     for curriculum in (first, second):
-        curriculum.observe(
-            3, {}, {"p": Mistakes(programs=("another", "third"), tests={"f(2)": False, "f(1)": False})}
-        )
+        curriculum.observe(3, {}, later)
     assert second.state_dict() == first.state_dict()

@@ -25,35 +25,22 @@ for ((i = 0; i < tasks; i++)); do SLURM_NODEID=$i "$@"; done
 }
 
 
-def submitted(
-    place: Path, *arguments: str, expect: int = 0, **environment: str
-) -> tuple[list[list[str]], str]:
+def submitted(place: Path, *arguments: str, expect: int = 0, **more: str) -> tuple[list[list[str]], str]:
     """(what each node's ray was told, what the script said)."""
-    tree, told = place / "tree", place / "told"
+    tree, told, bin_ = place / "tree", place / "told", place / "slurm"
     tree.mkdir(exist_ok=True)
     (tree / "driver.py").touch()
-    (place / "slurm").mkdir()
-    (place / "slurm" / "python").symlink_to(sys.executable)
+    bin_.mkdir()
+    (bin_ / "python").symlink_to(sys.executable)
     for name, body in STAND_INS.items():
-        file = (place / "slurm" / name) if name != "ray" else tree / ".venv" / "bin" / name
+        file = bin_ / name if name != "ray" else tree / ".venv" / "bin" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"#!/bin/bash\n{body}\n")
         file.chmod(0o755)
-    done = subprocess.run(
-        ["bash", str(SCRIPT), *arguments],
-        env={
-            "PATH": f"{place / 'slurm'}:{os.environ['PATH']}",
-            "TOLD": str(told),
-            "SLURM_SUBMIT_DIR": str(tree),
-            "SLURM_JOB_NUM_NODES": "3",
-            "SLURM_JOB_NODELIST": "gpu[1-2],judge1",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    environment = {"PATH": f"{bin_}:{os.environ['PATH']}", "TOLD": str(told), "SLURM_SUBMIT_DIR": str(tree)}
+    environment |= {"SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "gpu[1-2],judge1", **more}
+    command = ["bash", str(SCRIPT), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == expect, done.stderr
     lines = told.read_text().splitlines() if told.is_file() else []
     return [line.split("|")[:-1] for line in lines], done.stderr
@@ -80,28 +67,25 @@ def test_the_last_nodes_do_nothing_but_judge(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "goes_on"),
+    ("given", "goes_on"),
     [
-        (("--output-dir", "out", "--run-name", "a"), ("--output-dir", "out", "--run-name", "a", "--resume")),
-        (("--output_dir=out", "--run-name=a"), ("--output_dir=out", "--run-name=a", "--resume")),
-        (
-            ("--resume-from", "x", "--output-dir=out", "--seed", "2"),
-            ("--output-dir=out", "--seed", "2", "--resume"),
-        ),
-        (("--output-dir=out", "--resume_from=x"), ("--output-dir=out", "--resume")),
-        (("--resume-from", "x", "--fresh", "--output-dir=out"), ("--output-dir=out", "--resume")),
-        (("--output-dir=out", "--run-name", "b", "--resume-from=x"), None),
-        (("--run-name", "a"), None),
+        ("--output-dir out --run-name a", "--output-dir out --run-name a --resume"),
+        ("--output_dir=out --run-name=a", "--output_dir=out --run-name=a --resume"),
+        ("--resume-from x --output-dir=out --seed 2", "--output-dir=out --seed 2 --resume"),
+        ("--output-dir=out --resume_from=x", "--output-dir=out --resume"),
+        ("--resume-from x --fresh --output-dir=out", "--output-dir=out --resume"),
+        ("--output-dir=out --run-name b --resume-from=x", None),
+        ("--run-name a", None),
     ],
 )
 def test_a_requeued_job_goes_on_where_its_run_has_begun(
-    arguments: tuple[str, ...], goes_on: tuple[str, ...] | None, tmp_path: Path
+    given: str, goes_on: str | None, tmp_path: Path
 ) -> None:
     begun = tmp_path / "tree" / "out" / "a"
     begun.mkdir(parents=True)
     (begun / "config.yaml").touch()
-    told, _ = submitted(tmp_path, *arguments, SLURM_RESTART_COUNT="2")
-    assert {tuple(line[line.index("driver.py") + 1 :]) for line in told} == {goes_on or arguments}
+    told, _ = submitted(tmp_path, *given.split(), SLURM_RESTART_COUNT="2")
+    assert {" ".join(line[line.index("driver.py") + 1 :]) for line in told} == {goes_on or given}
 
 
 def test_a_failed_driver_fails_the_job(tmp_path: Path) -> None:
@@ -109,17 +93,17 @@ def test_a_failed_driver_fails_the_job(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("variable", "value", "said"),
     [
-        ({"SPARRING_JUDGES": "3"}, "SPARRING_JUDGES=3: leaves none of 3 nodes to train on"),
-        ({"SPARRING_VENV": "elsewhere"}, "no ray in it; run make setup, or name another"),
-        ({"SLURM_SUBMIT_DIR": "/"}, "submit from the root of Sparring: no driver.py in /"),
+        ("SPARRING_JUDGES", "3", "SPARRING_JUDGES=3: leaves none of 3 nodes to train on"),
+        ("SPARRING_VENV", "elsewhere", "no ray in it; run make setup, or name another"),
+        ("SLURM_SUBMIT_DIR", "/", "submit from the root of Sparring: no driver.py in /"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(
-    environment: dict[str, str], said: str, tmp_path: Path
-) -> None:
-    told, error = submitted(tmp_path, expect=2, **environment)
+    variable: str, value: str, said: str, tmp_path: Path
+):
+    told, error = submitted(tmp_path, expect=2, **{variable: value})
     assert said in error and not told
 
 

@@ -9,27 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparring.core.errors import SparringError
-from sparring.core.problem import Problem
 from sparring.evaluation.best_of import best_of, choice_scores, sampled_programs, spearman
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
 from tests.playing import Breaking
+from tests.recorded import DOUBLE as OF_RUNS
 
-DOUBLE = Problem(
-    id="d",
-    description="Double n.",
-    function_signature="def f(n: int) -> int:",
-    baseline_tests=("assert f(2) == 4", "assert f(5) == 10"),
-    reference_solution="def f(n): return n * 2",
-)
+DOUBLE = replace(OF_RUNS, baseline_tests=("assert f(2) == 4", "assert f(5) == 10"))
 RIGHT, SQUARE, PLUS = "def f(n): return n * 2", "def f(n): return n ** 2", "def f(n): return n + 2"
 PROGRAMS = [(SQUARE, 0.5), (RIGHT, 1.0), (PLUS, 0.5), (RIGHT, 1.0)]
 STRICT = MultistageGame(MultistageRules(test_format="strict"))
 CALLS = MultistageGame(MultistageRules(test_format="relabel"))
 
 
-def scores(sandbox, suites, *, game=STRICT, known=1, programs=PROGRAMS, problem=DOUBLE):
-    return asyncio.run(choice_scores([problem], [suites], {problem.id: programs}, game, sandbox, known))
+def scores(sandbox, suites, *, game=STRICT, known=1):
+    return asyncio.run(choice_scores([DOUBLE], [suites], {DOUBLE.id: PROGRAMS}, game, sandbox, known))
 
 
 def test_a_test_that_tells_chooses_the_right_program_and_one_that_does_not_draws(sandbox) -> None:
@@ -93,18 +87,18 @@ def test_equal_values_share_their_mean_rank() -> None:
     "content",
     ["no JSON", "[]", "{}", '{"tasks": {}}', '{"tasks": {"d": {"status": "PASSED"}}}', '{"tasks": [1]}'],
 )
-def test_a_file_without_sampled_programs_is_refused_in_a_line(content, tmp_path) -> None:
+def test_a_file_without_sampled_programs_is_refused(content, tmp_path) -> None:
     file = tmp_path / "programs.json"
     file.write_text(content)
-    with pytest.raises(SparringError, match=r"--programs .*programs.json: no sampled programs"):
+    with pytest.raises(SparringError, match=r"programs\.json: no sampled programs"):
         sampled_programs(file, [DOUBLE])
-    with pytest.raises(SparringError, match=r"nowhere\.json: No such file"):
+    with pytest.raises(SparringError, match=r"nowhere\.json"):
         sampled_programs(tmp_path / "nowhere.json", [DOUBLE])
 
 
 def test_programs_that_were_not_judged_and_other_problems_are_left_out(tmp_path) -> None:
     file = tmp_path / "programs.json"
     samples = [{"program": RIGHT, "test_rate": 1.0}, {"program": PLUS, "test_rate": None}]
-    tasks = {"d": {"samples": samples}, "e": {"samples": samples[1:]}, "other": {"samples": samples}}
-    file.write_text(json.dumps({"tasks": tasks}))
-    assert sampled_programs(file, [DOUBLE, replace(DOUBLE, id="e")]) == {"d": [(RIGHT, 1.0)]}
+    tasks = {"double": samples, "e": samples[1:], "other": samples}
+    file.write_text(json.dumps({"tasks": {name: {"samples": found} for name, found in tasks.items()}}))
+    assert sampled_programs(file, [DOUBLE, replace(DOUBLE, id="e")]) == {"double": [(RIGHT, 1.0)]}

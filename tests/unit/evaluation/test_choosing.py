@@ -5,48 +5,32 @@ import asyncio
 import pytest
 
 from sparring.core.interfaces import SandboxFailure
-from sparring.core.problem import Problem
 from sparring.core.verdict import Limits
 from sparring.evaluation.choosing import votes
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
 from tests.playing import Breaking
+from tests.recorded import DOUBLE
 
-DOUBLE = Problem(
-    id="d",
-    description="Double n.",
-    function_signature="def f(n: int) -> int:",
-    baseline_tests=(),
-    reference_solution="",
-)
 RIGHT, WRONG, OTHER = "def f(n): return n * 2", "def f(n): return n + 2", "def f(n): return n ** 3"
 ENDS = "def f(n): raise ValueError('always the same')"
-LIMITS = Limits()
 
 
 def counted(sandbox, programs, tests) -> list[int]:
-    return asyncio.run(votes(programs, tests, sandbox, LIMITS))
+    return asyncio.run(votes(programs, tests, sandbox, Limits()))
 
 
-def test_calls_are_a_majority_of_outputs(sandbox) -> None:
-    assert counted(sandbox, [WRONG, RIGHT, RIGHT], ["f(0)", "f(2)", "f(5)"]) == [
-        1 + 3 + 1,
-        2 + 3 + 2,
-        2 + 3 + 2,
-    ]
-
-
-def test_what_fails_agrees_with_nobody(sandbox) -> None:
-    assert counted(sandbox, [ENDS, ENDS, RIGHT], ["f(1)", "f(2)"]) == [0, 0, 2]
-
-
-def test_asserts_count_what_is_passed(sandbox) -> None:
-    programs = [WRONG, RIGHT, OTHER]
-    assert counted(sandbox, programs, ["assert f(1) == 2", "assert f(3) == 6", "assert f(0) == 0"]) == [
-        0,
-        9,
-        3,
-    ]
+@pytest.mark.parametrize(
+    ("programs", "tests", "expected"),
+    [
+        ([WRONG, RIGHT, RIGHT], ["f(0)", "f(2)", "f(5)"], [1 + 3 + 1, 2 + 3 + 2, 2 + 3 + 2]),
+        ([ENDS, ENDS, RIGHT], ["f(1)", "f(2)"], [0, 0, 2]),
+        ([WRONG, RIGHT, OTHER], ["assert f(1) == 2", "assert f(3) == 6", "assert f(0) == 0"], [0, 9, 3]),
+    ],
+    ids=["a call counts those that agree", "a failure agrees with nobody", "an assert that holds counts all"],
+)
+def test_votes(sandbox, programs, tests, expected) -> None:
+    assert counted(sandbox, programs, tests) == expected
 
 
 def test_equal_programs_run_once_and_count_each(sandbox) -> None:
@@ -72,8 +56,6 @@ def test_a_sandbox_that_fails_decides_nothing() -> None:
         ("input_only", "f(1)\nf( 1 )\ng(2)\nf(3)", ["f(1)", "f(3)"]),
     ],
 )  # fmt: skip
-def test_a_discriminators_tests_are_taken_as_far_as_it_was_trained_to_write_them(
-    test_format, suite, tests
-) -> None:
+def test_tests_are_taken_as_far_as_the_discriminator_was_trained_to_write_them(test_format, suite, tests):
     game = MultistageGame(MultistageRules(test_format=test_format))
     assert game.tests_of([suite, suite], DOUBLE) == tests

@@ -3,14 +3,15 @@
 import asyncio
 import contextlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import coverage as coverage_py
 import pytest
 
-from sparring.core.problem import Problem
 from sparring.core.verdict import Limits
 from sparring.evaluation.coverage import Coverage, coverage, instrumented
+from tests.recorded import DOUBLE
 
 PROGRAMS = {
     "branches": '''"""Text of a module."""
@@ -97,9 +98,7 @@ def counted(source: str, tests: list[str], place: Path) -> Coverage:
 
 
 def covered(sandbox, source: str, tests: list[str]) -> Coverage | None:
-    problem = Problem(
-        id="p", description="", function_signature="def f(x):", baseline_tests=(), reference_solution=source
-    )
+    problem = replace(DOUBLE, baseline_tests=(), reference_solution=source)
     return asyncio.run(coverage(problem, tests, sandbox, Limits(cpu_s=1.0)))
 
 

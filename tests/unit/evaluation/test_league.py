@@ -2,12 +2,11 @@
 
 import asyncio
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from sandbox_workers.local import LocalSandbox
-from sparring.core.problem import Problem
 from sparring.evaluation.league import (
     CrossPlay,
     bradley_terry,
@@ -20,17 +19,11 @@ from sparring.evaluation.league import (
 )
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
+from tests.recorded import DOUBLE as OF_RUNS
 from tests.recorded import match
 
 GAME = MultistageGame(MultistageRules(test_format="input_only"))
-DOUBLE = Problem(
-    id="double",
-    description="Return x doubled.",
-    function_signature="def f(x: int) -> int:",
-    baseline_tests=("assert f(1) == 2",),
-    hidden_tests=("assert f(3) == 6", "assert f(-1) == -2"),
-    reference_solution="def f(x): return 2 * x",
-)
+DOUBLE = replace(OF_RUNS, hidden_tests=("assert f(3) == 6", "assert f(-1) == -2"))
 RIGHT, SQUARES, ABSOLUTE = (f"def f(x): return {body}" for body in ("x + x", "x * x", "abs(2 * x)"))
 MEETING = CrossPlay(
     programs=[["right", "a", "b"], ["right", "right", "a"]],
@@ -50,11 +43,10 @@ def test_rates_by_hand():
     assert math.isnan(kill_rate([nothing], 0, 0))
 
 
-def test_every_suite_meets_every_program():
+def test_every_suite_meets_every_program(sandbox):
     programs = [[RIGHT, SQUARES], [ABSOLUTE]]
     suites = [["f(2)\nf(0)", "f(2)"], ["f(5)"]]  # squares and abs are right at 2 and 0
-    with LocalSandbox("process") as sandbox:
-        meeting = asyncio.run(meet(DOUBLE, programs, suites, sandbox, GAME))
+    meeting = asyncio.run(meet(DOUBLE, programs, suites, sandbox, GAME))
     assert meeting.wrong == {SQUARES, ABSOLUTE}
     assert meeting.killed == [[set(), set()], [{SQUARES}]]
 
@@ -92,14 +84,6 @@ def tournament(points: np.ndarray, games: int, units: int, seed: int) -> list[np
     return found
 
 
-def test_two_players_are_rated_by_their_odds():
-    """Nine of twelve games, and the drawn one beside them: odds of 9.5 to 3.5."""
-    won = np.array([[0.0, 9.0], [3.0, 0.0]])
-    log_s = bradley_terry(won[None])[0]
-    assert log_s[0] - log_s[1] == pytest.approx(math.log(9.5 / 3.5), abs=1e-6)
-    assert log_s.sum() == pytest.approx(0)
-
-
 def test_ratings_are_where_the_likelihood_is_flat():
     """Each player's expected wins are its wins (Hunter 2004, section 2), the drawn games among them."""
     won = sum(tournament(np.array([0.0, 120.0, -300.0, 250.0]), 7, 5, 3))
@@ -108,6 +92,7 @@ def test_ratings_are_where_the_likelihood_is_flat():
     games = won + won.T + ((won + won.T) > 0)
     expected = (games * chances * ~np.eye(4, dtype=bool)).sum(1)
     assert expected == pytest.approx(won.sum(1) + 0.5 * 3, rel=1e-5)
+    assert log_s.sum() == pytest.approx(0)
 
 
 def test_two_populations_have_one_scale():

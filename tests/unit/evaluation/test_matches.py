@@ -33,7 +33,7 @@ def scores(kind: str, says: Says, count: int = 10):
             episodes.append(play(game, problem, seats))
         played.append(episodes)
     found = asyncio.run(evaluator.scores(played, None))
-    assert set(evaluator.shown) <= found.values.keys()
+    assert set(evaluator.shown) <= found.values.keys() and evaluator.bank_request() is None
     return found
 
 
@@ -54,19 +54,16 @@ def follow(bets: dict[str, float]) -> Says:
 SETS = [n for role in (0, 1) for n in kuhn.information_sets(role)]
 
 
-def test_who_plays_well_never_loses_at_tic_tac_toe():
-    found = scores("tictactoe", careful).values
+def test_who_plays_well_never_loses_at_tic_tac_toe_and_a_draw_is_half_a_win():
+    scored = scores("tictactoe", careful)
+    found = scored.values
     assert found["loss_vs_random"] == found["loss_vs_minimax"] == found["illegal"] == 0.0
     assert found["draw_vs_minimax"] == 1.0 and found["win_vs_random"] > 0.5
     for bot in ("random", "minimax"):
         assert found[f"win_vs_{bot}"] + found[f"draw_vs_{bot}"] + found[f"loss_vs_{bot}"] == pytest.approx(1)
         assert found[f"payoff_vs_{bot}"] == pytest.approx(found[f"win_vs_{bot}"] - found[f"loss_vs_{bot}"])
-
-
-def test_a_draw_is_half_a_win_in_the_one_number():
-    found = scores("tictactoe", careful)
-    assert found.combined == found.values["win_vs_random"] + found.values["draw_vs_random"] / 2
-    assert "nash_conv" not in found.values and found.tasks == {}
+    assert scored.combined == found["win_vs_random"] + found["draw_vs_random"] / 2
+    assert "nash_conv" not in found and scored.tasks == {}
 
 
 def test_who_talks_instead_of_moving_loses_every_match():
@@ -76,19 +73,20 @@ def test_who_talks_instead_of_moving_loses_every_match():
         assert found["payoff_vs_random"] == {"tictactoe": -2.0, "kuhn": -3.0}[kind]
 
 
-@pytest.mark.parametrize("bet", [0.0, 1.0])
-def test_nash_conv_of_one_who_always_does_the_same(bet):
-    bets = dict.fromkeys(SETS, bet)
-    found = scores("kuhn", follow(bets))
-    assert found.values["nash_conv"] == pytest.approx(kuhn.nash_conv(bets))
+@pytest.mark.parametrize(
+    ("says", "bet"),
+    [
+        (follow(dict.fromkeys(SETS, 0.0)), 0.0),
+        (follow(dict.fromkeys(SETS, 1.0)), 1.0),
+        (lambda *_: "hm", 0.0),
+    ],
+    ids=["passes", "bets", "an illegal move counts as a pass"],
+)
+def test_nash_conv_of_one_who_always_does_the_same(says, bet):
+    found = scores("kuhn", says)
+    assert found.values["nash_conv"] == pytest.approx(kuhn.nash_conv(dict.fromkeys(SETS, bet)))
     assert found.values["exploitability"] == found.values["nash_conv"] / 2
     assert found.combined == -found.values["nash_conv"]
-
-
-def test_an_illegal_move_counts_as_a_pass_in_nash_conv():
-    assert scores("kuhn", lambda *_: "hm").values["nash_conv"] == pytest.approx(
-        kuhn.nash_conv(dict.fromkeys(SETS, 0.0))
-    )
 
 
 def test_an_equilibrium_player_is_told_from_a_uniform_one():
@@ -103,7 +101,3 @@ def test_each_probe_asks_the_side_that_moves_there():
         bets = dict.fromkeys(SETS, 0.0) | {name: 1.0}
         found = scores("kuhn", follow(bets), count=1).values["nash_conv"]
         assert found == pytest.approx(kuhn.nash_conv(bets)), name
-
-
-def test_there_is_no_bank():
-    assert MatchEvaluator(evaluation_matches("kuhn", 1)).bank_request() is None

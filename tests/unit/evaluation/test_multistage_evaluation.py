@@ -7,24 +7,17 @@ import pytest
 from sparring.core.episode import Episode, Trajectory
 from sparring.core.evaluation import Scores
 from sparring.core.interfaces import SandboxFailure
-from sparring.core.problem import Problem
 from sparring.core.verdict import Limits, Status, Verdict
 from sparring.games.multistage.evaluator import MultistageEvaluator
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
 from tests.playing import play, player
+from tests.recorded import DOUBLE
 
 REFERENCE = "reference"
 K1, K2, BREAKS = "assert f(1) == 1", "assert f(2) == 2", "assert f(3) == 3"
 PROBLEMS = [
-    Problem(
-        id=name,
-        description="",
-        function_signature="def f(n):",
-        baseline_tests=("baseline",),
-        reference_solution=REFERENCE,
-        hidden_tests=hidden,
-    )
+    replace(DOUBLE, id=name, baseline_tests=("baseline",), reference_solution=REFERENCE, hidden_tests=hidden)
     for name, hidden in (("p", ("t1", "t2")), ("q", ()))
 ]
 LIMITS = Limits(cpu_s=1.0)
@@ -52,28 +45,23 @@ class Programs:
         return {}
 
 
-def evaluator(sandbox: Programs) -> MultistageEvaluator:
-    return MultistageEvaluator(PROBLEMS, sandbox, RULES, suites=2, bank_programs=3)
+def evaluator(sandbox: Programs, **rules) -> MultistageEvaluator:
+    changed = RULES.model_copy(update=rules)
+    return MultistageEvaluator(PROBLEMS, sandbox, changed, suites=2, bank_programs=3)
 
 
 def episode(
     problem: str, programs: Sequence[str], suites: Sequence[tuple[float, dict[str, float]] | None] = ()
 ) -> Episode:
     """suites: (validity, valid tests), None where the sandbox could not judge."""
-    trajectories = [
-        Trajectory(player="generator", attempt=i, turns=[], artifact=p) for i, p in enumerate(programs)
-    ]
-    trajectories += [
-        Trajectory(
-            player="discriminator",
-            attempt=i,
-            turns=[],
-            components={"validity": suite[0]} if suite else {},
-            valid_tests=suite[1] if suite else {K1: 1.0},
+    made = [Trajectory(player="generator", attempt=i, turns=[], artifact=p) for i, p in enumerate(programs)]
+    for i, suite in enumerate(suites):
+        validity = {"validity": suite[0]} if suite else {}
+        valid = suite[1] if suite else {K1: 1.0}
+        made.append(
+            Trajectory(player="discriminator", attempt=i, turns=[], components=validity, valid_tests=valid)
         )
-        for i, suite in enumerate(suites)
-    ]
-    return Episode(problem_id=problem, trajectories=trajectories)
+    return Episode(problem_id=problem, trajectories=made)
 
 
 def score(episodes: Sequence[Episode], bank, **failures: set[str]) -> Scores:
@@ -90,21 +78,15 @@ def test_evaluation_is_greedy_for_the_generator_and_sampled_for_the_discriminato
 
 
 def test_where_programs_are_shown_a_suite_is_written_against_each_of_the_bank():
-    white = MultistageEvaluator(
-        PROBLEMS, Programs({}), RULES.model_copy(update={"attack": "program"}), suites=2, bank_programs=3
-    )
-    (request,) = white.requests({"p": ["a", "b"]})
+    (request,) = evaluator(Programs({}), attack="program").requests({"p": ["a", "b"]})
     assert request.attempts == {"generator": 1, "discriminator": 4}
     assert request.past == {"p": {"generator": ("a", "b")}}
 
 
 def test_and_kills_count_of_that_one():
     """Suites 0 and 3 were written against the greedy program, 1 against a, 2 against b."""
-    sandbox = Programs({"a": {K1}, "b": {K1}, "greedy": set()})
-    rules = RULES.model_copy(update={"attack": "program"})
-    white = MultistageEvaluator(PROBLEMS, sandbox, rules, suites=2, bank_programs=3)
-    suites = [(1.0, {K1: 1.0}), (1.0, {K1: 1.0}), (1.0, {K2: 1.0}), (1.0, {K1: 1.0})]
-    played = [episode("p", ["greedy"], suites)]
+    white = evaluator(Programs({"a": {K1}, "b": {K1}, "greedy": set()}), attack="program")
+    played = [episode("p", ["greedy"], [(1.0, {test: 1.0}) for test in (K1, K1, K2, K1)])]
     assert asyncio.run(white.scores([played], {"p": ["a", "b"]})).values["kill_rate"] == 0.5
 
 
@@ -141,11 +123,9 @@ def test_the_generators_scores_by_hand():
 
 def test_the_discriminators_scores_by_hand():
     """Four (suite, wrong program) pairs: K1 kills a, nothing kills b, an empty suite kills nothing."""
-    scores = score(
-        [episode("p", [], [(1.0, {K1: 1.0, K2: 1.0}), (0.0, {})])], {"p": ["a", "b"]}, a={K1}, b=set()
-    )
-    assert scores.values["test_validity"] == 0.5
-    assert scores.values["kill_rate"] == 0.25
+    played = [episode("p", [], [(1.0, {K1: 1.0, K2: 1.0}), (0.0, {})])]
+    scores = score(played, {"p": ["a", "b"]}, a={K1}, b=set())
+    assert (scores.values["test_validity"], scores.values["kill_rate"]) == (0.5, 0.25)
 
 
 def test_problems_without_a_bank_say_nothing_of_the_kill_rate():
@@ -196,10 +176,8 @@ def test_no_test_is_confirmed_again():
 
 
 def test_a_sandbox_failure_is_no_score():
-    """What cannot be judged is left out of the mean, and counted."""
     scores = score([episode("p", ["unknown"])], {})
-    assert scores.values["unjudged"] >= 1
-    assert "generator_pass_rate" in scores.missing
+    assert scores.values["unjudged"] >= 1 and "generator_pass_rate" in scores.missing
 
 
 def test_nothing_played_scores_nothing():
@@ -207,29 +185,21 @@ def test_nothing_played_scores_nothing():
 
 
 def test_the_best_is_seven_parts_generator_and_three_parts_validity():
-    scores = score(
-        [episode("p", ["half"], [(0.5, {})]), episode("q", ["right"])], {}, half={"t1"}, right=set()
-    )
+    played = [episode("p", ["half"], [(0.5, {})]), episode("q", ["right"])]
+    scores = score(played, {}, half={"t1"}, right=set())
     assert scores.combined == pytest.approx(0.7 * 0.5 + 0.3 * 0.5)
-    assert {*scores.values, *scores.missing} == {
-        "generator_pass_rate",
-        "generator_test_rate",
-        "test_validity",
-        "kill_rate",
-        "unjudged",
-    }
 
 
 def test_from_play_to_scores(sandbox):
     """What play has confirmed is what the bank's programs meet."""
-    double = "def f(n): return n * 2"
-    problem = replace(PROBLEMS[1], baseline_tests=("assert f(0) == 0",), reference_solution=double)
+    double = DOUBLE.reference_solution
+    problem = replace(DOUBLE, baseline_tests=("assert f(0) == 0",))
     suite = "assert f(1) == 2\nassert f(2) == 5\nassert f(3) == 6"
     seats = [player("generator", lambda *_: double), player("discriminator", lambda *_: suite)]
     rules = MultistageRules(test_format="strict", sandbox_limits=Limits(cpu_s=0.2, wall_s=3.0))
     played = play(MultistageGame(rules), problem, seats, sandbox)
     evaluator = MultistageEvaluator([problem], sandbox, rules, suites=1, bank_programs=1)
-    bank = {"q": ["def f(n): return n + 1", double]}
+    bank = {"double": ["def f(n): return n + 1", double]}
     values = asyncio.run(evaluator.scores([[played]], bank)).values
     assert (values["generator_pass_rate"], values["kill_rate"]) == (1.0, 0.5)
     assert values["test_validity"] == pytest.approx(2 / 3)

@@ -1,6 +1,7 @@
 """Inputs near those of a problem's own tests."""
 
 import ast
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from sparring.core.problem import Problem
 from sparring.core.source import literal
 from sparring.evaluation.near_inputs import near_inputs
+from tests.recorded import DOUBLE
 
 VALUES = st.recursive(
     st.booleans() | st.integers(-99, 99) | st.floats(-9, 9) | st.text("ab", max_size=4),
@@ -21,13 +23,7 @@ VALUES = st.recursive(
 
 
 def problem(*tests: str) -> Problem:
-    return Problem(
-        id="p",
-        description="",
-        function_signature="def f(x, y=0):",
-        baseline_tests=tests,
-        reference_solution="",
-    )
+    return replace(DOUBLE, function_signature="def f(x, y=0):", baseline_tests=tests)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=2), st.integers())

@@ -7,29 +7,23 @@ from dataclasses import replace
 import pytest
 
 from sparring.core.episode import Episode, Trajectory
-from sparring.core.problem import Problem
 from sparring.games.prediction.evaluator import PredictionEvaluator
 from sparring.games.prediction.game import OutputPredictionGame
 from sparring.games.prediction.rules import OutputPredictionRules
 from tests.playing import play, player, reader
+from tests.recorded import DOUBLE
 
-TOPICS = [
-    Problem(id=name, description=name, function_signature="", baseline_tests=(), reference_solution="")
-    for name in ("sums", "words")
-]
+TOPICS = [replace(DOUBLE, id=name, description=name) for name in ("sums", "words")]
 
 
 def author(artifact: str, reward: float | None, **components: float) -> Trajectory:
-    return Trajectory(
-        player="author", attempt=0, turns=[], artifact=artifact, reward=reward, components=components
-    )
+    said = {"artifact": artifact, "reward": reward, "components": components}
+    return Trajectory(player="author", attempt=0, turns=[], **said)
 
 
 def opponent(right: bool) -> Trajectory:
-    return Trajectory(
-        player="opponent", attempt=0, turns=[], reward=1.0 if right else -1.0,
-        components={"predicted": float(right)},
-    )  # fmt: skip
+    earned = {"reward": 1.0 if right else -1.0, "components": {"predicted": float(right)}}
+    return Trajectory(player="opponent", attempt=0, turns=[], **earned)
 
 
 def episode(*trajectories: Trajectory) -> Episode:
@@ -54,15 +48,8 @@ def test_scores_by_hand():
         episode(author("e", 1.0, valid=1.0, stumped=1.0, lines=1.0), opponent(False)),
     ]
     found = scores(fresh, [episode(opponent(True), opponent(False), opponent(True), opponent(True))])
-    assert found.values == pytest.approx(
-        {
-            "author_valid": 0.75,
-            "author_stumps": 2 / 3,
-            "opponent_predicts_bank": 0.75,
-            "program_lines": 3.0,
-            "unjudged": 1.0,
-        }
-    )
+    rates = {"author_valid": 3 / 4, "author_stumps": 2 / 3, "opponent_predicts_bank": 3 / 4}
+    assert found.values == pytest.approx(rates | {"program_lines": 3.0, "unjudged": 1.0})
     assert found.combined == 0.75
 
 
@@ -107,13 +94,8 @@ def test_from_play_to_scores(sandbox):
     """One who predicts the bank and is stumped by what is new."""
     game = OutputPredictionGame(OutputPredictionRules())
     evaluator = PredictionEvaluator(TOPICS[:1], 2)
-    first = play(
-        game,
-        TOPICS[0],
-        [reader("author", ["print(1)", "print(1"]), player("opponent", lambda *_: "", attempts=0)],
-        sandbox,
-    )
-    bank = asyncio.run(evaluator.bank_of([first]))
+    seats = [reader("author", ["print(1)", "print(1"]), player("opponent", lambda *_: "", attempts=0)]
+    bank = asyncio.run(evaluator.bank_of([play(game, TOPICS[0], seats, sandbox)]))
     assert bank == {"sums": ["print(1)"]}
 
     def says(prompt, sampling):
@@ -121,10 +103,7 @@ def test_from_play_to_scores(sandbox):
 
     played = []
     for request, texts in zip(evaluator.requests(bank), (["print(2)", "print(1)"], []), strict=True):
-        seats = [
-            reader("author", texts),
-            replace(player("opponent", says), attempts=request.attempts["opponent"]),
-        ]
+        seats = [reader("author", texts), player("opponent", says, attempts=request.attempts["opponent"])]
         played.append([play(game, TOPICS[0], seats, sandbox, request.memory.get("sums", ()))])
     found = asyncio.run(evaluator.scores(played, bank)).values
     assert (found["author_valid"], found["author_stumps"], found["opponent_predicts_bank"]) == (1.0, 0.5, 1.0)

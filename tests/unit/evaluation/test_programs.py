@@ -1,8 +1,8 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from sparring.core.problem import Problem
 from sparring.core.verdict import Limits, OutputTest, Status
 from sparring.games.program_scores import (
     JudgedProgram,
@@ -13,31 +13,21 @@ from sparring.games.program_scores import (
     share_passed,
     status_counts,
 )
+from tests.recorded import DOUBLE
 
 LIMITS = Limits(cpu_s=0.2, wall_s=3.0)
 RIGHT, HALF, SLOW, BROKEN = (
     f"def f(n):\n    {body}\n"
     for body in ("return n * 2", "return n + 2", "while True: pass", "return 1 / 0")
 )
-PROBLEM = Problem(
-    id="double",
-    description="Double n.",
-    function_signature="def f(n):",
-    baseline_tests=("assert f(0) == 0",),
-    hidden_tests=("assert f(2) == 4", "assert f(3) == 6"),
-    reference_solution=RIGHT,
+PROBLEM = replace(
+    DOUBLE, baseline_tests=("assert f(0) == 0",), hidden_tests=("assert f(2) == 4", "assert f(3) == 6")
 )
 
 
-def judged(program: str, rate: float | None, status: Status) -> JudgedProgram:
-    return JudgedProgram(program=program, test_rate=rate, status=status)
-
-
-P, W, X = (
-    judged("p", 1.0, Status.PASSED),
-    judged("w", 0.5, Status.WRONG_ANSWER),
-    judged("x", None, Status.SANDBOX_ERROR),
-)
+P = JudgedProgram(program="p", test_rate=1.0, status=Status.PASSED)
+W = JudgedProgram(program="w", test_rate=0.5, status=Status.WRONG_ANSWER)
+X = JudgedProgram(program="x", test_rate=None, status=Status.SANDBOX_ERROR)
 
 
 # ---------------------------------------------------------------------- judging
@@ -45,9 +35,8 @@ def test_a_program_has_the_status_of_the_first_test_that_it_fails(sandbox):
     programs = {"double": [RIGHT, HALF, SLOW, BROKEN, ""]}
     found = asyncio.run(judge_programs(sandbox, programs, [PROBLEM], LIMITS))["double"]
     assert [p.test_rate for p in found] == [1.0, 0.5, 0.0, 0.0, 0.0]
-    assert [p.status for p in found[:4]] == [
-        Status.PASSED, Status.WRONG_ANSWER, Status.TIME_LIMIT, Status.RUNTIME_ERROR,
-    ]  # fmt: skip
+    statuses = [Status.PASSED, Status.WRONG_ANSWER, Status.TIME_LIMIT, Status.RUNTIME_ERROR]
+    assert [p.status for p in found[:4]] == statuses
     assert [p.solved for p in found] == [True, False, False, False, False]
     assert found[0].error == "" and "ZeroDivisionError" in found[3].error
 
@@ -56,12 +45,10 @@ def test_other_tests_can_be_asked_for(sandbox):
     assert asyncio.run(share_passed(sandbox, HALF, PROBLEM, LIMITS, PROBLEM.baseline_tests)) == 0.0
 
 
-def test_a_problems_own_limits_and_language_are_used(sandbox):
+def test_a_problems_own_limits_are_used(sandbox):
     slow = "import time\nwhile time.process_time() < 0.6: pass\nprint(1)"
-    plain = {"description": "", "function_signature": "", "reference_solution": ""}
-    tests = (OutputTest(stdout="1"),)
-    short = Problem(id="a", baseline_tests=tests, **plain)
-    long = Problem(id="b", baseline_tests=tests, limits=Limits(cpu_s=3.0, wall_s=9.0), **plain)
+    short = replace(DOUBLE, baseline_tests=(OutputTest(stdout="1"),))
+    long = replace(short, limits=Limits(cpu_s=3.0, wall_s=9.0))
     outcomes = [asyncio.run(judge_program(sandbox, slow, p, LIMITS)).status for p in (short, long)]
     assert outcomes == [Status.TIME_LIMIT, Status.PASSED]
 
@@ -85,16 +72,10 @@ def test_scores_by_hand():
     }
 
 
-def test_without_samples_there_is_no_pass_at_k():
-    assert program_scores({"a": [P]}, {}, (1,)).keys() == {
-        "generator_pass_rate", "generator_test_rate", "unjudged",
-    }  # fmt: skip
-
-
-def test_nothing_judged_scores_nothing():
-    assert program_scores({"a": [X]}, {"a": [X]}, (1,)) == {
-        "generator_pass_rate": None, "generator_test_rate": None, "unjudged": 2.0, "pass_at_1": None,
-    }  # fmt: skip
+def test_nothing_judged_scores_nothing_and_without_samples_there_is_no_pass_at_k():
+    nothing = {"generator_pass_rate": None, "generator_test_rate": None, "unjudged": 2.0, "pass_at_1": None}
+    assert program_scores({"a": [X]}, {"a": [X]}, (1,)) == nothing
+    assert program_scores({"a": [P]}, {}, (1,)).keys() == nothing.keys() - {"pass_at_1"}
 
 
 def test_pass_rates_and_statuses():

@@ -14,11 +14,8 @@ WRONG = judged("wrong", (0.0, 0.0, False), (0.5, 0.0, False))
 def test_rewards_are_compared_where_there_are_both() -> None:
     found = compared(MIXED + WRONG)
     assert found["attempts"] == 5
-    assert found["mean_then"] == 1.75 / 5 and found["mean_now"] == 1 / 5
-    assert found["changed"] == 4 / 5
-    assert (
-        found["rank_agreement"] == 1.0
-    )  # of five pairs in groups, only one has an order in both: right over .25
+    assert (found["mean_then"], found["mean_now"], found["changed"]) == (1.75 / 5, 1 / 5, 4 / 5)
+    assert found["rank_agreement"] == 1.0, "of five pairs in groups one has an order in both: right over .25"
     opposed = judged("x", (0.0, 1.0, True), (1.0, 0.0, True))
     assert compared(opposed)["rank_agreement"] == 0.0
 

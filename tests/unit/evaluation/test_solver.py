@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -19,15 +18,15 @@ from sparring.games.programs.game import SolverGame, SolverRules
 from sparring.games.programs.unit_tests import UnitTestsRules
 from sparring.problems.formats import load_dataset
 from tests.playing import play, reader
+from tests.recorded import DOUBLE as OF_RUNS
 
 LIMITS = Limits(cpu_s=0.3, wall_s=5.0)
 
 
 def problem(name: str, slope: int) -> Problem:
-    return Problem(
+    return replace(
+        OF_RUNS,
         id=name,
-        description=f"Return {slope} times n.",
-        function_signature="def f(n):",
         baseline_tests=(f"assert f(1) == {slope}",),
         hidden_tests=tuple(f"assert f({n}) == {n * slope}" for n in (0, 1, 2, -3)),
         reference_solution=f"def f(n): return n * {slope}",
@@ -42,12 +41,7 @@ NOTHING_PAYS = CodeExecutionRules(sandbox_limits=LIMITS)
 FIRST_TWO = UnitTestsRules(max_tests=2, sandbox_limits=LIMITS)
 
 
-def evaluator(
-    sandbox,
-    samples=0,
-    rules: SolverRules = NOTHING_PAYS,
-    problems: Sequence[Problem] = PROBLEMS,
-) -> SolverEvaluator:
+def evaluator(sandbox, samples=0, rules: SolverRules = NOTHING_PAYS, problems=PROBLEMS) -> SolverEvaluator:
     settings = EvaluationSettings.model_construct(samples=samples, temperature=0.7)
     return SolverEvaluator(problems, sandbox, rules, settings)
 
@@ -116,11 +110,7 @@ def test_what_is_asked_for(breaking):
     assert again == greedy and sampled.address != greedy.address
     assert (sampled.attempts, sampled.temperatures) == ({"generator": 5}, {"generator": 0.7})
     assert evaluator(breaking).bank_request() is None
-    assert evaluator(breaking, samples=4).shown == (
-        "generator_pass_rate",
-        "pass_at_1",
-        "pass_at_4",
-    )
+    assert evaluator(breaking, samples=4).shown == ("generator_pass_rate", "pass_at_1", "pass_at_4")
     assert evaluator(breaking).shown == ("generator_pass_rate",)
 
 
@@ -143,36 +133,33 @@ GAPPED = replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("rules", "programs", "gap"),
-    [
-        (FIRST_TWO, [SPECIAL], 1 - 1 / 2),
-        (FIRST_TWO, [DOUBLE, SPECIAL], (1 - 1 / 2) / 2),
-        (CodeGolfRules(sandbox_limits=LIMITS), [SPECIAL], 2 / 3 - 1 / 2),
-        (NOTHING_PAYS, [SPECIAL], None),
-    ],
-)
-def test_the_gap_is_of_the_tests_that_pay(sandbox, rules, programs, gap):
-    problems = [replace(GAPPED, id=str(i)) for i in range(len(programs))]
+def greedy_scores(sandbox, rules: SolverRules, problem: Problem, programs: list[str]) -> dict[str, float]:
+    """Of one program for each of as many problems like this one."""
+    problems = [replace(problem, id=str(i)) for i in range(len(programs))]
     greedy = [episode(p, (program, 0.5, {})) for p, program in zip(problems, programs, strict=True)]
-    found = scores(evaluator(sandbox, rules=rules, problems=problems), greedy).values
+    return scores(evaluator(sandbox, rules=rules, problems=problems), greedy).values
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem", "programs", "gap"),
+    [
+        (FIRST_TWO, GAPPED, [SPECIAL], 1 - 1 / 2),
+        (FIRST_TWO, GAPPED, [DOUBLE, SPECIAL], (1 - 1 / 2) / 2),
+        (CodeGolfRules(sandbox_limits=LIMITS), GAPPED, [SPECIAL], 2 / 3 - 1 / 2),
+        (NOTHING_PAYS, GAPPED, [SPECIAL], None),
+        (FIRST_TWO, replace(GAPPED, hidden_tests=()), [SPECIAL], None),
+    ],
+    ids=["two tests pay", "of two programs", "golf: all pay", "nothing pays", "nothing is hidden"],
+)
+def test_the_gap_is_of_the_tests_that_pay(sandbox, rules, problem, programs, gap):
+    found = greedy_scores(sandbox, rules, problem, programs)
     assert found.get("proxy_gold_gap") == (gap if gap is None else pytest.approx(gap))
-
-
-def test_without_hidden_tests_there_is_no_gap(sandbox):
-    shown = replace(GAPPED, hidden_tests=())
-    found = scores(
-        evaluator(sandbox, rules=FIRST_TWO, problems=[shown]), [episode(shown, (SPECIAL, 0.5, {}))]
-    )
-    assert "proxy_gold_gap" not in found.values
 
 
 def test_what_could_not_be_judged_is_in_no_gap(breaking):
     breaking.on = {SPECIAL}
-    problems = [GAPPED, replace(GAPPED, id="other")]
-    greedy = [episode(p, (program, 0.5, {})) for p, program in zip(problems, (DOUBLE, SPECIAL), strict=True)]
-    found = scores(evaluator(breaking, rules=FIRST_TWO, problems=problems), greedy)
-    assert (found.values["proxy_gold_gap"], found.values["unjudged"]) == (0.0, 1.0)
+    found = greedy_scores(breaking, FIRST_TWO, GAPPED, [DOUBLE, SPECIAL])
+    assert (found["proxy_gold_gap"], found["unjudged"]) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +192,9 @@ def test_what_knows_the_shown_grids_by_heart_is_told_apart_by_the_hidden_ones(sa
     (known,) = load_dataset(tmp_path, "grids_hidden")
     assert (len(known.baseline_tests), len(known.hidden_tests)) == (5, 3)
     by_heart = "p=lambda g:[[0,g[0][0]*(g[0][0]<6)]]"
-    judged = evaluator(sandbox, rules=CodeGolfRules(sandbox_limits=LIMITS), problems=[known])
+    rules = CodeGolfRules(sandbox_limits=LIMITS)
     for program, gap in ((by_heart, 1.0), ("p=lambda g:[r[::-1]for r in g]", 0.0)):
-        assert scores(judged, [episode(known, (program, 0.5, {}))]).values["proxy_gold_gap"] == gap
+        assert greedy_scores(sandbox, rules, known, [program])["proxy_gold_gap"] == gap
 
 
 def test_the_gap_is_of_the_same_programs_and_of_those_that_were_judged():

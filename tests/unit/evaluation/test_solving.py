@@ -13,17 +13,15 @@ from sparring.games.multistage.rules import MultistageRules
 from sparring.games.programs.game import SolverGame
 from sparring.games.programs.unit_tests import UnitTestsRules
 from tests.playing import Breaking, Letters, player
+from tests.recorded import DOUBLE
 
 RIGHT, WRONG = "def f(n): return n * 2", "def f(n): return n + 2"
-PROBLEM = Problem(
-    id="d",
-    description="Double n.",
-    function_signature="def f(n: int) -> int:",
+PROBLEM = replace(
+    DOUBLE,
     baseline_tests=("assert f(2) == 4", "assert f(5) == 10"),
     reference_solution="",
     hidden_tests=("assert f(5) == 10", "assert f(7) == 14"),
 )
-LIMITS = Limits()
 CODE = MultistageGame(MultistageRules(stages=0))
 ALL = MultistageGame(MultistageRules())
 
@@ -43,7 +41,7 @@ def writer(*texts: str, style: Letters | None = None) -> PolicyWriter:
 
 
 def solver(by: PolicyWriter, sandbox=None, *, game=CODE, **more) -> Solver:
-    return Solver(game=game, writer=by, temperature=1.0, sandbox=sandbox, limits=LIMITS, **more)
+    return Solver(game=game, writer=by, temperature=1.0, sandbox=sandbox, limits=Limits(), **more)
 
 
 def solved(by: Solver, problem: Problem = PROBLEM, **more) -> SolveResult:
@@ -51,16 +49,13 @@ def solved(by: Solver, problem: Problem = PROBLEM, **more) -> SolveResult:
 
 
 def test_without_a_sandbox_the_stages_are_written_and_nothing_is_run() -> None:
-    heard = []
-    done = solved(
-        solver(writer("a", "b", "c", "d", RIGHT), game=ALL),
-        on_turn=lambda i, turn: heard.append((i, turn.text)),
-    )
-    assert [stage["text"] for stage in done.attempts[0].stages] == ["a", "b", "c", "d", RIGHT]
+    heard, texts = [], ["a", "b", "c", "d", RIGHT]
+    done = solved(solver(writer(*texts), game=ALL), on_turn=lambda i, turn: heard.append((i, turn.text)))
+    assert [stage["text"] for stage in done.attempts[0].stages] == texts
     assert done.attempts[0].stages[2]["stage"] == "pseudocode"
-    assert heard == [(0, text) for text in ("a", "b", "c", "d", RIGHT)]
-    assert done.solved is None and done.attempts[0].outcomes is None and done.as_dict()["program"] == RIGHT
-    assert done.as_dict()["valid_python"] is True
+    assert heard == [(0, text) for text in texts]
+    assert done.solved is None and done.attempts[0].outcomes is None
+    assert done.as_dict()["program"] == RIGHT and done.as_dict()["valid_python"] is True
 
 
 def test_an_answer_that_is_no_python_is_marked_and_one_in_another_language_is_not() -> None:
@@ -109,12 +104,9 @@ def test_a_sandbox_that_fails_leaves_the_program_without_a_verdict() -> None:
 
 
 def test_a_discriminators_tests_choose_and_the_rest_is_kept(sandbox) -> None:
-    suites = writer("f(0)\nf(5)\nf(3)")
     game = MultistageGame(MultistageRules(test_format="input_only"))
-    by = solver(
-        writer(WRONG, RIGHT, RIGHT), sandbox, best_of=3, tester=Tester(writer=suites, game=game, suites=2)
-    )
-    done = solved(by)
+    tester = Tester(writer=writer("f(0)\nf(5)\nf(3)"), game=game, suites=2)
+    done = solved(solver(writer(WRONG, RIGHT, RIGHT), sandbox, best_of=3, tester=tester))
     assert done.as_dict()["program"] == RIGHT and done.tests == ["f(0)", "f(5)", "f(3)"]
     assert done.attempts[0].votes == 6 and sorted(t.votes or 0 for t in done.others) == [3, 6]
 

@@ -1,24 +1,20 @@
 import asyncio
-import os
 
 import pytest
 
-from sandbox_workers.backends import choose_backend
-from sandbox_workers.jobs import SandboxUnavailable
 from sandbox_workers.local import LocalSandbox
 from sparring.core.problem import Problem
 from sparring.core.verdict import Limits
 from sparring.games.multistage.game import MultistageGame
 from sparring.games.multistage.rules import MultistageRules
 from sparring.games.suite_scores import SuiteRecord, discriminator_scores, kill_at_k
+from tests.sandboxes import require
 
-FAST_SORT = "def f(xs):\n    return sorted(xs, reverse=True)[:2]\n"
-TUPLES = "def f(xs):\n    return tuple(sorted(xs, reverse=True)[:2])\n"
-WRONG = "def f(xs):\n    return xs[:2]\n"
-HANGS_ON_TIES = (
-    "def f(xs):\n    while len(set(xs)) < len(xs): pass\n    return sorted(xs, reverse=True)[:2]\n"
-)
-FIRST = "def f(xs):\n    return sorted(xs)[:2]\n"
+FAST_SORT = "def f(xs): return sorted(xs, reverse=True)[:2]"
+TUPLES = "def f(xs): return tuple(sorted(xs, reverse=True)[:2])"
+WRONG = "def f(xs): return xs[:2]"
+HANGS_ON_TIES = "def f(xs):\n    while len(set(xs)) < len(xs): pass\n    return sorted(xs, reverse=True)[:2]"
+FIRST = "def f(xs): return sorted(xs)[:2]"
 PROBLEM = Problem(
     id="two_largest",
     description="Return the two largest numbers of xs, the largest first.",
@@ -94,12 +90,11 @@ def test_relabelled_outputs_kill_but_do_not_agree(sandbox):
     assert record.validity == 0.5  # as the reward takes it: rewards.wrong_output_penalty
 
 
-def test_a_time_limit_kills_where_the_reference_is_fast(sandbox):
-    (record,) = judge(sandbox, "assert f([2, 2]) == [2, 2]", wrong=[HANGS_ON_TIES])
-    assert record.wrong == (True,)
-    strict = rules(rewards={"kill_needs_fast_reference": 0.0})
-    (record,) = judge(sandbox, "assert f([2, 2]) == [2, 2]", wrong=[HANGS_ON_TIES], rules=strict)
-    assert record.wrong == (False,)
+@pytest.mark.parametrize(("needed", "killed"), [({}, True), ({"kill_needs_fast_reference": 0.0}, False)])
+def test_a_time_limit_kills_where_the_reference_is_fast(sandbox, needed, killed):
+    suite = "assert f([2, 2]) == [2, 2]"
+    (record,) = judge(sandbox, suite, wrong=[HANGS_ON_TIES], rules=rules(rewards=needed))
+    assert record.wrong == (killed,)
 
 
 def test_what_the_sandbox_cannot_judge_is_counted_apart(breaking):
@@ -163,11 +158,6 @@ def test_kill_at_k():
 
 # ---------------------------------------------------------------------- contained
 def test_the_sandbox_of_the_product_says_the_same(sandbox):
-    try:
-        choose_backend("auto")
-    except SandboxUnavailable as missing:
-        if os.environ.get("SPARRING_REQUIRE_DOCKER") == "1":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
+    require("auto")
     with LocalSandbox("auto") as contained:
         assert judge(contained, SUITE, "") == judge(sandbox, SUITE, "")

@@ -11,9 +11,8 @@ from lab.code_execution import Execution, execution_demonstration, program_that
 from lab.grammar import Kind, code
 from lab.problems import toy_specs
 
-SPECS = [
-    spec for kind in Kind for spec in [s for s in toy_specs("train") if s.kind is kind][:25]
-]  # every kind alike
+SPECS = [spec for kind in Kind for spec in [s for s in toy_specs("train") if s.kind is kind][:25]]
+"""Every kind alike."""
 
 
 def outcome(program: str) -> Execution:
@@ -75,8 +74,3 @@ def test_shares_of_the_flaws() -> None:
 def test_all_programs_may_be_flawed() -> None:
     seen = {outcome(execution_demonstration(spec, Random(n), 1)) for n, spec in enumerate(SPECS)}
     assert Execution.PRINTS not in seen
-
-
-def test_demonstrations_depend_on_the_seed_alone() -> None:
-    first, second = ([execution_demonstration(spec, Random(5), 0.8) for spec in SPECS] for _ in range(2))
-    assert first == second

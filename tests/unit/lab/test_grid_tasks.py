@@ -77,16 +77,7 @@ def test_each_family_does_what_its_name_says():
 def test_two_steps_are_done_in_order():
     recipe = Recipe((("shift_up", ()), ("recolour", (1, 2))))
     assert (recipe.name, shown(recipe.apply(GRID))) == ("shift_up+recolour-1-2", "330/022/202")
-    assert recipe.programs() == Programs(
-        verbose=(
-            "def p(grid):\n    result = []\n    for row in grid[1:]:\n        result.append(row)\n"
-            "    result.append(grid[0])\n    grid = result\n    result = []\n    for row in grid:\n"
-            "        new = []\n        for cell in row:\n            new.append(2 if cell == 1 else cell)\n"
-            "        result.append(new)\n    return result\n"
-        ),
-        plain="def p(g):\n    return [[[c, 2][c == 1] for c in r] for r in g[1:] + g[:1]]\n",
-        terse="p=lambda g:[[[c,2][c==1]for c in r]for r in g[1:]+g[:1]]\n",
-    )
+    assert recipe.programs().terse == "p=lambda g:[[[c,2][c==1]for c in r]for r in g[1:]+g[:1]]\n"
 
 
 def test_every_program_of_every_recipe_is_right_and_terse_is_shortest():
@@ -97,14 +88,6 @@ def test_every_program_of_every_recipe_is_right_and_terse_is_shortest():
         pairs = [GridPair(grid, recipe.apply(grid)) for grid in grids]
         assert all(solves(program, pairs) for program in (verbose, plain, terse)), recipe.name
         assert len(terse) < len(plain) < len(verbose)
-
-
-def test_the_catalogue_is_broad():
-    assert len(families()) >= 14
-    assert sum(len(family.constants) > 1 for family in families()) >= 5
-    lengths = [len(recipe.steps) for recipe in recipes()]
-    assert lengths.count(1) > 50 and lengths.count(2) > 1000
-    assert len({recipe.name for recipe in recipes()}) == len(recipes())
 
 
 def test_no_pair_of_unlike_shapes_is_explained():

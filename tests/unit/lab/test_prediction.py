@@ -51,12 +51,6 @@ def test_every_operation_has_the_effect_of_its_source(operations, starts) -> Non
                 assert printed(program.source) == f"{program.output}\n", program.source
 
 
-def test_sizes_and_topics() -> None:
-    assert str(Topic(Op("mul", 3), ("add", "mod"))) == "mul 3 add mod"
-    assert str(Topic(Op("reverse"), ("cut",))) == "reverse cut"
-    assert (len(prediction_problems("train")), len(prediction_problems("held_out"))) == (300, 60)
-
-
 def test_a_reference_keeps_to_its_topic_and_prints_what_is_expected() -> None:
     for split in ("train", "held_out"):
         for topic, problem in zip(prediction_topics(split), prediction_problems(split), strict=True):
@@ -68,14 +62,6 @@ def test_a_reference_keeps_to_its_topic_and_prints_what_is_expected() -> None:
             assert isinstance(test, OutputTest)
             assert test.stdout == printed(problem.reference_solution)
             assert 1 <= len(test.stdout.strip()) <= MAX_OUTPUT
-
-
-def test_held_out_is_unseen() -> None:
-    train, held_out = prediction_problems("train"), prediction_problems("held_out")
-    for field in ("id", "description", "reference_solution"):
-        seen = {getattr(problem, field) for problem in train}
-        assert len(seen) == 300
-        assert seen.isdisjoint(getattr(problem, field) for problem in held_out)
 
 
 def test_author_demonstrations_are_broken_as_often_as_asked() -> None:

@@ -91,12 +91,8 @@ def test_other_rules_make_another_model() -> None:
 def test_a_model_that_ships_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(teaching, "_teach", None)
     generator, discriminator = (str(EXAMPLES / "toy" / role) for role in ("generator", "discriminator"))
-    assert models_as_options("toy") == [
-        "--generator-model",
-        generator,
-        "--discriminator-model",
-        discriminator,
-    ]
+    words = ["--generator-model", generator, "--discriminator-model", discriminator]
+    assert models_as_options("toy") == words
 
 
 @pytest.mark.timeout(300)
@@ -111,9 +107,7 @@ def test_a_model_with_other_settings_is_made_once(tmp_path: Path, monkeypatch: p
 @pytest.mark.nightly  # in every run, the models are known by the demonstrations that they were made from
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ["edges"])  # the default recipe's; another by hand: each takes five minutes
-def test_made_again_they_are_the_same_to_the_bit(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_made_again_they_are_the_same_to_the_bit(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     made_on = MADE_FROM[name]["made_on"]
     packages = ("torch", "transformers")
     here = {package: versions().get(package) for package in packages}

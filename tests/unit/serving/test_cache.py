@@ -25,9 +25,7 @@ def test_only_what_is_answered_alike_each_time_has_a_key() -> None:
     ],
 )
 def test_requests_that_may_be_answered_otherwise_have_other_keys(change: dict[str, Any], alike: bool) -> None:
-    assert (
-        cache_key("/v1/completions", {**GREEDY, **change}) == cache_key("/v1/completions", GREEDY)
-    ) is alike
+    assert (cache_key("/a", {**GREEDY, **change}) == cache_key("/a", GREEDY)) is alike
 
 
 def test_the_order_of_fields_does_not_matter_and_the_route_does() -> None:

@@ -1,9 +1,11 @@
 import asyncio
-from collections.abc import Callable
+from collections.abc import Collection
 
 import pytest
 
 from sparring.serving.model_cache import ModelCache
+
+pytestmark = pytest.mark.asyncio
 
 
 class Book:
@@ -17,12 +19,15 @@ class Book:
         self._log.append(f"close {self.name}")
 
 
-def model_cache(
-    log: list[str], at_once: int = 2, idle_s: float = 1000.0, fails: Callable[[str], bool] = lambda _: False
-):
+@pytest.fixture
+def log() -> list[str]:
+    return []
+
+
+def model_cache(log: list[str], at_once: int = 2, idle_s: float = 1000.0, broken: Collection[str] = ()):
     async def start(name: str) -> Book:
         await asyncio.sleep(0)
-        if fails(name):
+        if name in broken:
             log.append(f"fail {name}")
             raise ValueError(f"no room for {name}")
         return Book(name, log)
@@ -36,18 +41,14 @@ async def ask(models: ModelCache[Book], name: str) -> str:
         return book.name
 
 
-@pytest.mark.asyncio
-async def test_many_first_requests_load_a_model_once_and_all_are_answered() -> None:
-    log: list[str] = []
+async def test_many_first_requests_load_a_model_once_and_all_are_answered(log: list[str]) -> None:
     async with model_cache(log) as models:
         assert await asyncio.gather(*(ask(models, "a") for _ in range(20))) == ["a"] * 20
         assert log == ["load a"]
     assert log == ["load a", "close a"]
 
 
-@pytest.mark.asyncio
-async def test_the_longest_unused_makes_room() -> None:
-    log: list[str] = []
+async def test_the_longest_unused_makes_room(log: list[str]) -> None:
     async with model_cache(log, at_once=2) as models:
         for name in ("a", "b", "a", "c"):
             await ask(models, name)
@@ -55,9 +56,7 @@ async def test_the_longest_unused_makes_room() -> None:
         assert "a" in models and "b" not in models
 
 
-@pytest.mark.asyncio
-async def test_a_model_in_use_is_not_put_away_and_the_other_waits() -> None:
-    log: list[str] = []
+async def test_a_model_in_use_is_not_put_away_and_the_other_waits(log: list[str]) -> None:
     async with model_cache(log, at_once=1) as models:
         async with models.use("a"):
             other = asyncio.create_task(ask(models, "b"))
@@ -67,9 +66,7 @@ async def test_a_model_in_use_is_not_put_away_and_the_other_waits() -> None:
         assert log == ["load a", "close a", "load b"]
 
 
-@pytest.mark.asyncio
-async def test_users_of_a_loaded_model_do_not_overtake_who_waits_for_another() -> None:
-    log: list[str] = []
+async def test_users_of_a_loaded_model_do_not_overtake_who_waits_for_another(log: list[str]) -> None:
     answered: list[str] = []
     async with model_cache(log, at_once=1) as models:
 
@@ -85,9 +82,7 @@ async def test_users_of_a_loaded_model_do_not_overtake_who_waits_for_another() -
     assert answered.index("b") < 20, answered
 
 
-@pytest.mark.asyncio
-async def test_what_nobody_asks_for_is_put_away_and_loaded_again_when_asked() -> None:
-    log: list[str] = []
+async def test_what_nobody_asks_for_is_put_away_and_loaded_again_when_asked(log: list[str]) -> None:
     async with model_cache(log, idle_s=0.01) as models:
         async with models.use("busy"):
             await ask(models, "a")
@@ -99,20 +94,16 @@ async def test_what_nobody_asks_for_is_put_away_and_loaded_again_when_asked() ->
     assert log.count("load a") == log.count("close a") == 2 and log.count("load busy") == 1
 
 
-@pytest.mark.asyncio
-async def test_a_failed_load_is_said_to_all_who_waited_and_tried_again_by_the_next() -> None:
-    log: list[str] = []
+async def test_a_failed_load_is_said_to_all_who_waited_and_tried_again_by_the_next(log: list[str]) -> None:
     broken = {"a"}
-    async with model_cache(log, fails=lambda name: name in broken) as models:
+    async with model_cache(log, broken=broken) as models:
         said = await asyncio.gather(*(ask(models, "a") for _ in range(3)), return_exceptions=True)
         assert [str(error) for error in said] == ["no room for a"] * 3 and log == ["fail a"]
         broken.clear()
         assert await ask(models, "a") == "a"
 
 
-@pytest.mark.asyncio
-async def test_a_client_that_leaves_during_the_load_leaves_the_model_to_the_next() -> None:
-    log: list[str] = []
+async def test_a_client_that_leaves_during_the_load_leaves_the_model_to_the_next(log: list[str]) -> None:
     async with model_cache(log) as models:
         gone = asyncio.create_task(ask(models, "a"))
         await asyncio.sleep(0)
@@ -121,9 +112,9 @@ async def test_a_client_that_leaves_during_the_load_leaves_the_model_to_the_next
         assert log == ["load a"] and gone.cancelled()
 
 
-@pytest.mark.asyncio
-async def test_nothing_is_loaded_before_what_makes_room_is_gone_though_its_client_leaves() -> None:
-    log: list[str] = []
+async def test_nothing_is_loaded_before_what_makes_room_is_gone_though_its_client_leaves(
+    log: list[str],
+) -> None:
     async with model_cache(log, at_once=1) as models:
         async with models.use("a") as book:
             may_go, close = asyncio.Event(), book.close
@@ -144,9 +135,7 @@ async def test_nothing_is_loaded_before_what_makes_room_is_gone_though_its_clien
         assert log == ["load a", "close a", "load c"]
 
 
-@pytest.mark.asyncio
-async def test_a_load_that_nobody_waits_for_any_more_does_not_keep_others_out() -> None:
-    log: list[str] = []
+async def test_a_load_that_nobody_waits_for_any_more_does_not_keep_others_out(log: list[str]) -> None:
     async with model_cache(log, at_once=1) as models:
         gone = asyncio.create_task(ask(models, "a"))
         await asyncio.sleep(0)
@@ -156,9 +145,7 @@ async def test_a_load_that_nobody_waits_for_any_more_does_not_keep_others_out() 
         assert log == ["load a", "close a", "load b"]
 
 
-@pytest.mark.asyncio
-async def test_a_dead_model_is_loaded_anew_while_others_still_hold_it() -> None:
-    log: list[str] = []
+async def test_a_dead_model_is_loaded_anew_while_others_still_hold_it(log: list[str]) -> None:
     async with model_cache(log) as models, models.use("a") as first:
         first.dead = True
         await ask(models, "a")  # fails with the dead one, and finds it out
@@ -167,9 +154,7 @@ async def test_a_dead_model_is_loaded_anew_while_others_still_hold_it() -> None:
     assert log == ["load a", "close a", "load a", "close a"]
 
 
-@pytest.mark.asyncio
-async def test_a_model_that_died_while_nobody_used_it_is_given_to_nobody() -> None:
-    log: list[str] = []
+async def test_a_model_that_died_while_nobody_used_it_is_given_to_nobody(log: list[str]) -> None:
     async with model_cache(log, at_once=1) as models:
         async with models.use("a") as first:
             pass
@@ -179,11 +164,7 @@ async def test_a_model_that_died_while_nobody_used_it_is_given_to_nobody() -> No
     assert log == ["load a", "close a", "load a", "close a"]
 
 
-@pytest.mark.asyncio
-async def test_a_model_that_cannot_be_put_away_keeps_no_other_from_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    log: list[str] = []
+async def test_a_model_that_cannot_be_put_away_keeps_no_other_from_it(log: list[str], monkeypatch, caplog):
     async with model_cache(log, idle_s=0.01) as models:
         async with models.use("a") as book:
 

@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import yaml
 
-from lab.problems import toy_problems
+from lab.problems import Split, toy_problems
 from sparring.core.project_files import EXAMPLES
 from sparring.sweeps.reporting import likeness, parameters, population
 from sparring.sweeps.reports import by_setting, over
@@ -39,18 +40,13 @@ def test_a_models_size_is_that_of_what_was_saved(tmp_path, monkeypatch):
 
 
 def test_a_held_out_problem_is_like_the_nearest_one_trained_on(tmp_path, capsys):
-    said = [
-        ("train", ["Return the sum of n.", "Something else entirely"]),
-        ("held_out", ["return the PRODUCT of n"]),
-    ]
-    files = {
-        split: problem_file(
-            tmp_path / f"{split}.json",
-            [replace(p, description=d) for p, d in zip(toy_problems(split), texts, strict=False)],
-        )
-        for split, texts in said
-    }
-    problems = {"file": str(files["train"]), "held_out": {"file": str(files["held_out"])}}
+    def saying(split: Split, *texts: str) -> Path:
+        described = [replace(p, description=d) for p, d in zip(toy_problems(split), texts, strict=False)]
+        return problem_file(tmp_path / f"{split}.json", described)
+
+    train = saying("train", "Return the sum of n.", "Something else entirely")
+    held_out = saying("held_out", "return the PRODUCT of n")
+    problems = {"file": str(train), "held_out": {"file": str(held_out)}}
     models = {role: {"model": str(EXAMPLES / "toy" / role)} for role in ("generator", "discriminator")}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({**models, "problems": problems}))
     assert list(likeness(RunFiles(tmp_path, "s", "seed1")).values()) == [4 / 6]
@@ -58,7 +54,7 @@ def test_a_held_out_problem_is_like_the_nearest_one_trained_on(tmp_path, capsys)
     (tmp_path / "old" / "config.yaml").write_text(yaml.safe_dump({**models, "no_such_key": 1}))
     assert likeness(RunFiles(tmp_path / "old", "s", "seed1")) == {}
     assert "its config is of another version" in capsys.readouterr().out
-    files["train"].unlink()
+    train.unlink()
     assert likeness(RunFiles(tmp_path, "s", "seed1")) == {}, "the other tables do not need it"
 
 

@@ -78,30 +78,25 @@ def test_a_run_that_began_from_a_checkpoint_has_its_rows_up_to_there(tmp_path):
 
 def test_a_sweep_has_a_run_for_each_trial_begun_or_not(tmp_path):
     settings = (Setting(name="a", keys={}), Setting(name="b", keys={"learning_rate": 1e-4}, amount=1e-4))
-    sweep = Sweep(
-        kind="grid", config="debug", settings=settings, replicates=(Replicate(name="seed1", seed=1),)
-    )
+    seeds = (Replicate(name="seed1", seed=1),)
+    sweep = Sweep(kind="grid", config="debug", settings=settings, replicates=seeds)
     sweep.save(tmp_path)
     run_at(tmp_path / "runs" / "1-seed1", 0.5)
-    runs, read = read_runs([tmp_path])
-    assert read == sweep and runs == runs_of(sweep, tmp_path)
-    assert [(r.setting, r.state, r.amount) for r in runs] == [
-        ("a", "unfinished", None),
-        ("b", "finished", 1e-4),
-    ]
+    (first, second), read = read_runs([tmp_path])
+    assert read == sweep and [first, second] == runs_of(sweep, tmp_path)
+    assert (first.setting, first.state, first.amount) == ("a", "unfinished", None)
+    assert (second.setting, second.state, second.amount) == ("b", "finished", 1e-4)
 
 
 def test_runs_by_themselves_are_told_apart_by_what_differs(tmp_path):
     for name, seed, rate in (("x", 1, 0.1), ("y", 2, 0.1), ("z", 1, 0.2)):
         run_at(tmp_path / name, 0.5)
-        (tmp_path / name / "config.yaml").write_text(
-            json.dumps({"seed": seed, "run_name": name, "credit": {"rate": rate}})
-        )
+        config = {"seed": seed, "run_name": name, "credit": {"rate": rate}}
+        (tmp_path / name / "config.yaml").write_text(json.dumps(config))
     runs, sweep = read_runs([tmp_path / name for name in "xyz"])
     assert sweep is None
-    assert [(r.setting, r.replicate) for r in runs] == [
-        ("credit.rate=0.1", "seed1"), ("credit.rate=0.1", "seed2"), ("credit.rate=0.2", "seed1")
-    ]  # fmt: skip
+    assert [run.setting for run in runs] == ["credit.rate=0.1", "credit.rate=0.1", "credit.rate=0.2"]
+    assert [run.replicate for run in runs] == ["seed1", "seed2", "seed1"]
     with pytest.raises(SweepError, match="neither a sweep"):
         read_runs([tmp_path])
 
@@ -146,10 +141,10 @@ def test_seeds_of_a_fold_are_one_value_of_an_interval_over_folds(tmp_path):
 def test_a_category_is_zero_shot_for_those_folds_that_do_not_train_on_it(tmp_path):
     table = reports.zero_shot({"s": folds_at(tmp_path)})
     assert table is not None
-    assert table.rows == [
-        ["s", "rows", "zero-shot", 2, interval([0.0])],
-        ["s", "rows", "trained", 2, interval([1.0])],
-    ]
+    zero_shot, trained = (
+        ["s", "rows", where, 2, interval([rate])] for where, rate in (("zero-shot", 0.0), ("trained", 1.0))
+    )
+    assert table.rows == [zero_shot, trained]
 
 
 def test_likeness_is_that_of_every_folds_own_problems(tmp_path):
@@ -162,9 +157,8 @@ def test_the_summary_names_what_failed_and_counts_only_what_is_finished(tmp_path
     runs = [run_at(tmp_path / "a", 0.5, 0.75), run_at(tmp_path / "b", 0.5, 0.0, finish=False)]
     mark_failed(tmp_path / "b", "killed by SIGKILL")
     table = reports.summary({"s": runs}, "score")
-    assert table.rows == [
-        ["s", "1 of 2", "1 failed", interval([0.5]), interval([0.75]), "1", interval([9.0])]
-    ]
+    (row,) = table.rows
+    assert row == ["s", "1 of 2", "1 failed", *map(interval, ([0.5], [0.75])), "1", interval([9.0])]
     assert table.note == "b (s) failed: killed by SIGKILL"
 
 
@@ -181,13 +175,10 @@ def test_a_table_is_markdown_and_json(tmp_path):
         "## T\n\n| setting | after | x |\n| --- | --- | --- |\n"
         "| a\\|b | 2.000 ±2.484 | - |\n| c | 0.500 (n=1) | 0.25 |\n\nso\n"
     )
-    plain = json.loads(json.dumps(table.plain(), allow_nan=False))
-    assert plain["rows"][1] == {
-        "setting": "c",
-        "after": {"mean": 0.5, "half_width": None, "by_seed": [0.5]},
-        "x": 0.25,
-    }
-    assert math.isclose(plain["rows"][0]["after"]["half_width"], 2.484, abs_tol=1e-3)
+    first, second = json.loads(json.dumps(table.plain(), allow_nan=False))["rows"]
+    after = {"mean": 0.5, "half_width": None, "by_seed": [0.5]}
+    assert second == {"setting": "c", "after": after, "x": 0.25}
+    assert math.isclose(first["after"]["half_width"], 2.484, abs_tol=1e-3)
 
 
 def test_a_run_that_took_only_the_weights_of_a_checkpoint_begins_anew(tmp_path):

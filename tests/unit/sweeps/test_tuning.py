@@ -1,6 +1,5 @@
 """A trial as Tune sees it, without Tune's actors: what is told, continued, begun anew. The driver is a short script."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +13,7 @@ from sparring.core.errors import RunFailed
 from sparring.sweeps.runs import RunFiles, mark_stopped
 from sparring.sweeps.spec import Replicate, Setting, Sweep, write_recipe
 from sparring.sweeps.tuning import DriverTrial, _keys, _mutation, _scheduler
+from sparring.tracking.run_record import RunRecord
 
 DRIVER = """
 import json, pathlib, sys, yaml
@@ -81,9 +81,8 @@ def test_a_run_that_was_interrupted_goes_on(directory):
     run = directory / "runs" / "0-seed1"
     (run / "checkpoints" / "step_000001").mkdir(parents=True)
     (run / "config.yaml").write_text("{}")
-    (run / "metrics.jsonl").write_text(
-        "".join(json.dumps({"step": s, "held_out": {"score": 8}}) + "\n" for s in (0, 1))
-    )
+    for step in (0, 1):
+        RunRecord(run).add({"step": step, "held_out": {"score": 8}})
     assert told(trial(directory)) == [(1, 8), (2, 0.5), (3, 0.75)]
     assert "--resume" not in (directory / "configs" / "0-seed1.yaml").read_text()
 
@@ -119,27 +118,19 @@ def test_a_metric_that_no_evaluation_has_ends_the_trial(directory):
 def test_a_metric_may_be_missing_while_nothing_could_be_judged(directory, lacks):
     """The evaluation before training had it, or nobody has had it yet: then it is judged what the sandbox could judge."""
     lines = f'if step == 1: row["held_out"] = {{"unjudged": 8}}\n    if step == 0 and {lacks}: row["held_out"] = {{}}\n'
-    file = directory / "driver.py"
-    file.write_text(
-        file.read_text().replace(
-            '    with (run / "metrics.jsonl")', f'    {lines}    with (run / "metrics.jsonl")'
-        )
-    )
+    written = '    with (run / "metrics.jsonl")'
+    (directory / "driver.py").write_text(DRIVER.replace(written, f"    {lines}{written}"))
     assert told(trial(directory)) == [(2, 0.5), (3, 0.75)]
 
 
-def test_a_mutation_stays_within_the_users_range_and_may_be_a_mapping(directory, tmp_path):
-    ranges = {
-        "learning_rate": {"low": 0.1, "high": 0.4, "log": False},
-        "generator.learner.lora": [{"rank": 4}],
-    }
-    of = sweep(directory, mutations=ranges)
-    explored = _scheduler(of)._custom_explore_fn
+def test_a_mutation_stays_within_the_users_range_and_may_be_a_mapping(directory):
+    rates = {"low": 0.1, "high": 0.4, "log": False}
+    mutations = {"learning_rate": rates, "generator.learner.lora": [{"rank": 4}]}
+    explored = _scheduler(sweep(directory, mutations=mutations))._custom_explore_fn
     for value, expected in ((0.48, 0.4), (0.08, 0.1), (0.2, 0.2)):
         config = {"trial": {"keys": {"learning_rate": value, "generator.learner.lora": {"rank": 4}}}}
         assert explored(config)["trial"]["keys"]["learning_rate"] == expected
-    setting = Setting(name="s", keys={"generator.learner.lora": {"rank": 4}})
-    of = sweep(directory, settings=(setting,))
+    of = sweep(directory, settings=(Setting(name="s", keys={"generator.learner.lora": {"rank": 4}}),))
     write_recipe(directory, "0-seed1.g1", {"generator": {"learner": {"lora": {"rank": 8}}}})
     (directory / "runs" / "0-seed1.g1").mkdir(parents=True)
     assert _keys(of, of.trials[0], directory) == {"generator.learner.lora": {"rank": 8}}
@@ -158,17 +149,14 @@ def saved_by_another(directory: Path, tmp_path: Path) -> Path:
 def test_a_member_that_goes_on_from_anothers_checkpoint_is_a_new_run_with_new_keys(directory, tmp_path):
     saved = saved_by_another(directory, tmp_path)
     told(trial(directory))
-
     member = trial(directory, rate=0.75)
     member.load_checkpoint(str(saved))
     assert told(member) == [(2, 1.5), (3, 2.25)]
     run = RunFiles(directory / "runs" / "0-seed1.g1")
     assert run.state == "finished"
     assert run.curve("score") == [(0, 0), (1, 0.5), (2, 1.5), (3, 2.25)], "the donor's up to there"
-    first = sweep(directory).trials[0]
-    assert _keys(sweep(directory), first, directory) == {"learning_rate": 0.75}, (
-        "an interrupted member keeps them"
-    )
+    keys = _keys(sweep(directory), sweep(directory).trials[0], directory)
+    assert keys == {"learning_rate": 0.75}, "an interrupted member keeps them"
 
 
 def test_a_member_that_was_only_paused_goes_on_in_its_own_run(directory, tmp_path):

@@ -13,17 +13,15 @@ def row(kl=None, reward=None):
 
 def test_nothing_is_found_unless_asked_for():
     watch = Divergence(StopSettings(), ROLES, ROLES)
-    assert all(
-        watch.found(row(kl, reward)) is None for kl, reward in [(0.1, 1.0), (1e9, 1.0), (0.1, -1e9)] * 20
-    )
+    rows = [row(0.1, 1.0), row(1e9, 1.0), row(0.1, -1e9)] * 20
+    assert all(watch.found(each) is None for each in rows)
 
 
 def test_a_policy_far_from_its_initial_model():
     watch = Divergence(StopSettings(max_kl=2.0), ROLES, ROLES)
     assert watch.found(row(2.0)) is None and watch.found({}) is None
-    assert "the generator has moved too far from its initial model: KL 2.1 is above stop.max_kl 2 " in str(
-        watch.found(row(2.1))
-    )
+    found = str(watch.found(row(2.1)))
+    assert "the generator" in found and "KL 2.1 is above stop.max_kl 2 " in found
 
 
 def test_a_reward_that_falls_from_its_best_window():
@@ -31,9 +29,8 @@ def test_a_reward_that_falls_from_its_best_window():
     found = [watch.found(row(reward=r)) for r in (0.0, 0.2, 1.0, 1.0, 0.5, None, 0.6, 0.3)]
     assert found[:-1] == [None] * 7
     assert found[-1] is not None and "0.45 over the last 2 steps after 1 at best" in found[-1]
-    assert [watch.found(row(reward=r)) for r in (0.4, 0.4, 0.4)] == [None] * 3, (
-        "whoever goes on is watched anew"
-    )
+    again = [watch.found(row(reward=r)) for r in (0.4, 0.4, 0.4)]
+    assert again == [None] * 3, "whoever goes on is watched anew"
 
 
 def test_a_resumed_watch_remembers(tmp_path):

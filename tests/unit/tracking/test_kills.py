@@ -4,14 +4,13 @@ from typing import Any
 
 from sparring.tracking.kills import KillMatrix
 
-TESTS = {"a": "assert f(1) == 2", "b": "assert f(3) == 6"}
+TESTS = {"a": "assert f(1) == 2", "b": "assert f(3) == 6", "c": "assert f(" + "1" * 190 + "…"}
 
 
 def program(step: int, text: str, fails: str = "", passes: str = "", **more: Any) -> dict[str, Any]:
     outcomes = [{"test": TESTS[t], "status": "WRONG_ANSWER"} for t in fails]
     outcomes += [{"test": TESTS[t], "status": "PASSED"} for t in passes]
-    row = {"step": step, "problem": "p", "artifact": text, "reward": 0.5, "outcomes": outcomes}
-    return row | more
+    return {"step": step, "problem": "p", "artifact": text, "reward": 0.5, "outcomes": outcomes} | more
 
 
 def suite(step: int, valid: str, invalid: str = "", **more: Any) -> dict[str, Any]:
@@ -28,13 +27,8 @@ def cells(*rows: dict[str, Any], bins: Any = ([1], [2])) -> list[list[tuple[int,
 
 
 def test_a_step_of_programs_on_its_own_suites() -> None:
-    found = cells(
-        program(1, "good", passes="ab"),
-        program(1, "bad", fails="b", passes="a"),
-        suite(1, "a"),
-        suite(1, "ab"),
-    )
-    assert found == [[(1, 4), (0, 0)], [(0, 0), (0, 0)]]
+    programs = [program(1, "good", passes="ab"), program(1, "bad", fails="b", passes="a")]
+    assert cells(*programs, suite(1, "a"), suite(1, "ab")) == [[(1, 4), (0, 0)], [(0, 0), (0, 0)]]
 
 
 def test_another_steps_pair_is_known_only_where_the_same_program_met_all_its_tests() -> None:
@@ -50,12 +44,8 @@ def test_another_steps_pair_is_known_only_where_the_same_program_met_all_its_tes
 
 
 def test_the_same_text_at_another_problem_says_nothing() -> None:
-    rows = [
-        program(1, "bad", fails="a"),
-        suite(1, "a"),
-        program(2, "bad", fails="b"),
-        suite(2, "b", problem="q"),
-    ]
+    rows = [program(1, "bad", fails="a"), suite(1, "a")]
+    rows += [program(2, "bad", fails="b"), suite(2, "b", problem="q")]
     assert cells(*rows) == [[(1, 1), (1, 1)], [(0, 0), (0, 0)]]
 
 
@@ -67,7 +57,6 @@ def test_what_was_not_judged_or_does_not_count_kills_nothing() -> None:
 
 
 def test_a_test_that_was_cut_off_is_known_in_its_own_step_only() -> None:
-    TESTS["c"] = "assert f(" + "1" * 190 + "…"
     rows = [program(1, "bad", fails="c"), suite(1, "c"), program(2, "bad", fails="a"), suite(2, "c")]
     assert cells(*rows) == [[(1, 1), (1, 1)], [(0, 0), (0, 0)]]
 

@@ -5,6 +5,7 @@ import io
 import itertools
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -25,131 +26,15 @@ ROW: dict[str, Any] = {
 WIDTHS = (40, 60, 80, 100, 130, 200)
 
 
-class Pipe:
-    """What a display says on one, and its clock."""
+class Shown:
+    """A display on a pipe, or on a terminal of a width, and its clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int | None = None) -> None:
         self.now, self._out = 100.0, io.StringIO()
-        self.display = Display(Console(file=self._out, width=160), clock=lambda: self.now)
-
-    @property
-    def said(self) -> list[str]:
-        return self._out.getvalue().splitlines()
-
-
-@pytest.fixture
-def pipe() -> Pipe:
-    return Pipe()
-
-
-def test_a_long_phase_is_heard_of_before_twenty_seconds_are_over(pipe: Pipe) -> None:
-    pipe.display.phase("step 12: rollout")
-    for pipe.now in range(100, 180):
-        pipe.display.beat()
-    assert pipe.said[0] == "… step 12: rollout, 15 s"
-
-
-def test_a_pipe_hears_less_and_less_of_a_phase_in_which_nothing_is_counted(pipe: Pipe) -> None:
-    pipe.display.phase("step 2: learning")
-    for pipe.now in range(100, 1500):
-        pipe.display.beat()
-    assert pipe.said == [f"… step 2: learning, {s} s" for s in (15, 45, 105, 225, 525, 825, 1125)]
-    pipe.display.phase("step 3: rollout")
-    for pipe.now in range(1500, 1560):
-        pipe.display.beat()
-    assert pipe.said[7:] == [f"… step 3: rollout, {s} s" for s in (1, 31)], "each phase begins anew"
-
-
-def test_a_pipe_hears_how_many_of_how_many_while_they_become_more(pipe: Pipe) -> None:
-    pipe.display.phase("step 2: rollout")
-    for pipe.now in range(100, 300):
-        if pipe.now <= 160:
-            done = pipe.now - 100
-            pipe.display.play(PlayProgress(done=done, expected=96, tokens=50 * done, seconds=float(done)))
-        pipe.display.beat()
-    assert pipe.said == [
-        "… step 2: rollout, 20 s: 20 of 96 completions, 50 tokens/s, about 76 s left",
-        "… step 2: rollout, 40 s: 40 of 96 completions, 50 tokens/s, about 56 s left",
-        "… step 2: rollout, 60 s: 60 of 96 completions, 50 tokens/s, about 36 s left",
-        *[
-            f"… step 2: rollout, {seconds} s: 60 of 96 completions, 50 tokens/s, about 36 s left"
-            for seconds in (75, 105, 165)
-        ],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("progress", "said"),
-    [
-        (PlayProgress(expected=96), "0 of 96 completions"),
-        (
-            PlayProgress(done=1, expected=96, tokens=9, seconds=9.0),
-            "1 of 96 completions, 1 tokens/s, about 14 min left",
-        ),
-        (
-            PlayProgress(done=1, expected=999, tokens=9, seconds=9.0),
-            "1 of 999 completions, 1 tokens/s, about 2.5 h left",
-        ),
-        (PlayProgress(done=97, expected=96, tokens=97, seconds=1.0), "97 completions, 97 tokens/s"),
-    ],
-)
-def test_only_what_is_known_of_a_play_is_told(pipe: Pipe, progress: PlayProgress, said: str) -> None:
-    """Before the first completion nobody knows the rate; beyond those that were expected nobody knows how many follow."""
-    pipe.display.phase("evaluation")
-    pipe.display.play(progress)
-    pipe.now += 20
-    pipe.display.beat()
-    assert pipe.said == [f"… evaluation, 20 s: {said}"]
-
-
-def test_what_was_counted_in_one_phase_is_not_told_in_the_next(pipe: Pipe) -> None:
-    pipe.display.play(PlayProgress(done=3, expected=9))
-    pipe.display.phase("step 2: learning")
-    pipe.now += 16
-    pipe.display.beat()
-    assert pipe.said == ["… step 2: learning, 16 s"]
-
-
-def test_where_something_is_said_there_is_no_beat(pipe: Pipe) -> None:
-    for pipe.now in range(100, 200, 10):
-        pipe.display.say("a line")
-        pipe.display.beat()
-    assert set(pipe.said) == {"a line"}
-
-
-def test_a_beat_tells_the_time_of_its_phase_not_of_the_silence(pipe: Pipe) -> None:
-    pipe.now = 110.0
-    pipe.display.phase("evaluation")
-    pipe.now = 117.0
-    pipe.display.beat()
-    assert pipe.said == ["… evaluation, 7 s"]
-
-
-def test_before_any_phase_it_is_starting(pipe: Pipe) -> None:
-    pipe.now += 16
-    pipe.display.beat()
-    assert pipe.said == ["… starting, 16 s"]
-
-
-def test_what_looks_like_markup_is_said_as_it_is(pipe: Pipe) -> None:
-    pipe.display.say("assert f([1, 2], [red]) and [/]")
-    assert pipe.said == ["assert f([1, 2], [red]) and [/]"]
-
-
-def test_a_score_that_was_not_taken_at_both_ends_is_not_compared(pipe: Pipe) -> None:
-    pipe.display.summary(
-        {"pass_rate": 0.25}, {"pass_rate": 0.5, "pass_at_1": 0.5}, ("pass_rate", "pass_at_1")
-    )
-    said = "\n".join(pipe.said)
-    assert "+0.250" in said and "pass at 1" not in said
-
-
-class Terminal:
-    """A display on one of a width, and its clock."""
-
-    def __init__(self, width: int) -> None:
-        self.now, self.width, self._out = 100.0, width, io.StringIO()
-        self._console = Console(file=self._out, width=width, force_terminal=True, color_system=None)
+        terminal = True if width else None
+        self._console = Console(
+            file=self._out, width=width or 160, force_terminal=terminal, color_system=None
+        )
         self.display = Display(self._console, clock=lambda: self.now)
 
     @property
@@ -163,9 +48,83 @@ class Terminal:
         return drawn.get().splitlines()
 
 
+@pytest.fixture
+def pipe() -> Shown:
+    return Shown()
+
+
+def test_a_pipe_hears_less_and_less_of_a_phase_in_which_nothing_is_counted(pipe: Shown) -> None:
+    pipe.display.phase("step 2: learning")
+    for pipe.now in range(100, 1500):
+        pipe.display.beat()
+    assert pipe.said == [f"… step 2: learning, {s} s" for s in (15, 45, 105, 225, 525, 825, 1125)]
+    pipe.display.phase("step 3: rollout")
+    for pipe.now in range(1500, 1560):
+        pipe.display.beat()
+    assert pipe.said[7:] == [f"… step 3: rollout, {s} s" for s in (1, 31)], "each phase begins anew"
+
+
+def test_a_pipe_hears_how_many_of_how_many_while_they_become_more(pipe: Shown) -> None:
+    pipe.display.phase("step 2: rollout")
+    for pipe.now in range(100, 300):
+        if pipe.now <= 160:
+            done = pipe.now - 100
+            pipe.display.play(PlayProgress(done=done, expected=96, tokens=50 * done, seconds=float(done)))
+        pipe.display.beat()
+    heard = [(20, 20), (40, 40), (60, 60), (75, 60), (105, 60), (165, 60)]
+    assert pipe.said == [
+        f"… step 2: rollout, {now} s: {done} of 96 completions, 50 tokens/s, about {96 - done} s left"
+        for now, done in heard
+    ]
+
+
+@pytest.mark.parametrize(
+    ("done", "expected", "tokens", "said"),
+    [
+        (0, 96, 0, "0 of 96 completions"),  # before the first completion nobody knows the rate
+        (1, 96, 9, "1 of 96 completions, 1 tokens/s, about 14 min left"),
+        (1, 999, 9, "1 of 999 completions, 1 tokens/s, about 2.5 h left"),
+        (97, 96, 9, "97 completions, 1 tokens/s"),  # nobody knows how many follow
+    ],
+)
+def test_only_what_is_known_of_a_play_is_told(pipe: Shown, done: int, expected: int, tokens: int, said: str):
+    pipe.display.phase("evaluation")
+    pipe.display.play(PlayProgress(done=done, expected=expected, tokens=tokens, seconds=float(tokens)))
+    pipe.now += 20
+    pipe.display.beat()
+    assert pipe.said == [f"… evaluation, 20 s: {said}"]
+
+
+def test_what_was_counted_in_one_phase_is_not_told_in_the_next(pipe: Shown) -> None:
+    pipe.display.play(PlayProgress(done=3, expected=9))
+    pipe.display.phase("step 2: learning")
+    pipe.now += 16
+    pipe.display.beat()
+    assert pipe.said == ["… step 2: learning, 16 s"]
+
+
+def test_where_something_is_said_there_is_no_beat(pipe: Shown) -> None:
+    for pipe.now in range(100, 200, 10):
+        pipe.display.say("a line")
+        pipe.display.beat()
+    assert set(pipe.said) == {"a line"}
+
+
+def test_what_looks_like_markup_is_said_as_it_is(pipe: Shown) -> None:
+    pipe.display.say("assert f([1, 2], [red]) and [/]")
+    assert pipe.said == ["assert f([1, 2], [red]) and [/]"]
+
+
+def test_a_score_that_was_not_taken_at_both_ends_is_not_compared(pipe: Shown) -> None:
+    before, after = {"pass_rate": 0.25}, {"pass_rate": 0.5, "pass_at_1": 0.5}
+    pipe.display.summary(before, after, ("pass_rate", "pass_at_1"))
+    said = "\n".join(pipe.said)
+    assert "+0.250" in said and "pass at 1" not in said
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_live_lines_keep_bar_count_and_estimate_at_every_width(width: int) -> None:
-    terminal = Terminal(width)
+    terminal = Shown(width)
     show = terminal.display
     assert terminal.live == ["starting, 0 s"]
     show.begin(total=14, done=1)
@@ -183,19 +142,17 @@ def test_the_live_lines_keep_bar_count_and_estimate_at_every_width(width: int) -
     assert ("50 tokens/s" in play) == (width >= 60)
     assert run.index("2/14") == play.index("7/96"), "the counts stand below each other"
     for line in terminal.live:
-        assert len(line) <= width - 2, (
-            "no line touches the edge, where a terminal would write ^C on the next one"
-        )
+        assert len(line) <= width - 2, "at the edge a terminal would write ^C on the next line"
         assert line.rstrip().endswith(("…", " s", "tokens/s", ","))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_done_steps_stay_on_a_terminal_and_end_between_words(width: int) -> None:
-    terminal = Terminal(width)
+    terminal = Shown(width)
     terminal.display.begin(total=9, done=1)
     terminal.display.step(ROW)
     terminal.display.scores("after stage 1", {"pass_rate": 0.5, "kill_rate": 0.1}, ("pass_rate", "kill_rate"))
-    whole = Pipe()
+    whole = Shown()
     whole.display.begin(total=9, done=1)
     whole.display.step(ROW)
     whole.display.scores("no suites", {"pass_rate": 0.5}, ("pass_rate", "kill_rate"))
@@ -209,7 +166,7 @@ def test_done_steps_stay_on_a_terminal_and_end_between_words(width: int) -> None
 
 
 def test_the_estimate_goes_on_where_a_run_is_resumed_and_counts_evaluations() -> None:
-    terminal = Terminal(80)
+    terminal = Shown(80)
     terminal.display.begin(total=14, done=4)
     for step in (5, 6):
         terminal.now += 90  # 30 of them for an evaluation
@@ -219,20 +176,23 @@ def test_the_estimate_goes_on_where_a_run_is_resumed_and_counts_evaluations() ->
 
 def test_an_interrupted_live_line_is_gone_and_what_was_said_is_there_once() -> None:
     """Typed at a terminal of 60 columns."""
-    program = (
-        "import os, signal, time\n"
-        "from sparring.tracking.progress import display\n"
-        "with display() as show:\n"
-        "    show.begin(9, 1)\n"
-        "    show.phase('step 2: rollout')\n"
-        "    show.say('said once')\n"
-        "    time.sleep(0.5)\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    time.sleep(5)\n"
-    )
+    program = """
+import os, signal, time
+from sparring.tracking.progress import display
+try:
+    with display() as show:
+        show.begin(9, 1)
+        show.phase('step 2: rollout')
+        show.say('said once')
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+except KeyboardInterrupt:
+    pass
+"""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-    command = [sys.executable, "-c", f"try:\n{_indented(program)}except KeyboardInterrupt: pass"]
+    command = [sys.executable, "-c", program]
     process = subprocess.Popen(command, stdout=theirs, env=os.environ | {"TERM": "xterm"})
     os.close(theirs)
     written = b""
@@ -243,37 +203,27 @@ def test_an_interrupted_live_line_is_gone_and_what_was_said_is_there_once() -> N
             break
     assert process.wait(30) == 0
     os.close(ours)
-    screen = on_screen(written.decode())
-    assert [line for line in screen if line] == ["said once"]
-
-
-def _indented(program: str) -> str:
-    return "".join(f"    {line}\n" for line in program.splitlines())
+    assert [line for line in on_screen(written.decode()) if line] == ["said once"]
 
 
 def on_screen(written: str) -> list[str]:
     """The lines of a terminal after this was written to it, as far as rich moves its cursor: \\r, \\n, up, erase a line."""
     lines, row, column = [""], 0, 0
-    at = 0
-    while at < len(written):
-        character = written[at]
-        if character == "\x1b":
-            end = next(i for i in range(at + 2, len(written)) if written[i].isalpha())
-            amount, command = written[at + 2 : end], written[end]
-            if command == "A":
-                row = max(0, row - int(amount or 1))
-            elif command == "K":
-                lines[row] = ""
-            at = end
+    for amount, command, character in re.findall(
+        r"\x1b\[([^a-zA-Z]*)([a-zA-Z])|([^\x1b])", written, re.DOTALL
+    ):
+        if command == "A":
+            row = max(0, row - int(amount or 1))
+        elif command == "K":
+            lines[row] = ""
         elif character == "\r":
             column = 0
         elif character == "\n":
             row, column = row + 1, 0
             lines += [""] * (row + 1 - len(lines))
-        else:
+        elif character:
             lines[row] = lines[row][:column].ljust(column) + character + lines[row][column + 1 :]
             column += 1
-        at += 1
     return lines
 
 

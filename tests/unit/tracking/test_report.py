@@ -102,25 +102,20 @@ def test_the_league_is_shown_where_one_was_played(run: Path) -> None:
 
 
 def test_a_run_is_going_on_until_its_log_says_otherwise(run: Path) -> None:
-    def log(text: str) -> None:
+    def summary_after(*said: str) -> dict[str, Any]:
         with (run / "run.log").open("a") as handle:
-            handle.write(text)
+            handle.writelines(f"2026-01-01 10:00:00 {line}\n" for line in said)
+        return gather(run, "a").summary
 
-    assert gather(run, "a").summary["state"] == "going on" and not is_over(run)
-    log(
-        "2026-01-01 10:00:00 step 3/65 stage 1 generator\n2026-01-01 10:00:01 ended by an error\nTraceback …\n"
-    )
-    assert gather(run, "a").summary["state"] == "failed" and gather(run, "a").summary["total"] == 65
-    log("2026-01-01 11:00:00 step 4/70 stage 1 generator\n")
-    assert gather(run, "a").summary["state"] == "going on", "it was resumed"
-    log("2026-01-01 11:00:00 interrupted\n")
-    assert gather(run, "a").summary["state"] == "interrupted"
-    log("2026-01-01 12:00:00 results: training_results.json\n")
-    assert gather(run, "a").summary["state"] == "going on", "it still closes its parts"
-    log("2026-01-01 12:00:01 finished\n")
+    assert summary_after()["state"] == "going on" and not is_over(run)
+    failed = summary_after("step 3/65 stage 1 generator", "ended by an error\nTraceback …")
+    assert failed["state"] == "failed" and failed["total"] == 65
+    assert summary_after("step 4/70 stage 1 generator")["state"] == "going on", "it was resumed"
+    assert summary_after("interrupted")["state"] == "interrupted"
+    assert summary_after("results: training_results.json")["state"] == "going on", "it still closes its parts"
     (run / "training_results.json").write_text(json.dumps({"wall_time_s": {"total": 12.0}}))
-    summary = gather(run, "a").summary
-    assert summary["state"] == "finished" and summary["seconds"] == {"total": 12.0} and is_over(run)
+    finished = summary_after("finished")
+    assert finished["state"] == "finished" and finished["seconds"] == {"total": 12.0} and is_over(run)
     shutil.copytree(run, run.with_name("copied"), copy_function=shutil.copy)  # in any order, with new times
     assert is_over(run.with_name("copied"))
 
@@ -147,40 +142,31 @@ def test_a_run_that_is_being_written_and_one_that_has_only_begun(run: Path, tmp_
     assert summary["game"] == "unknown" and summary["columns"] == {} and summary["kills"]["cells"] == []
 
 
-def test_another_versions_config_leaves_rewards_without_reasons(run: Path) -> None:
+def test_another_versions_config_and_components_leave_rewards_without_reasons(run: Path) -> None:
+    text = (run / "episodes.jsonl").read_text()
+    (run / "episodes.jsonl").write_text(text.replace('"wrong_outputs"', '"of_old"'))
+    whys = [row["why"] for row in episodes(gather(run, "a"), 1)[0]]
+    assert whys[3] == "" and whys[0] != ""
     (run / "config.yaml").write_text("game: {kind: multistage, gone: 1}\n")
     found = gather(run, "a")
     assert episodes(found, 1)[0][0]["why"] == "" and found.summary["game"] == "multistage"
 
 
-def test_another_versions_components_leave_rewards_without_reasons(run: Path) -> None:
-    text = (run / "episodes.jsonl").read_text()
-    (run / "episodes.jsonl").write_text(text.replace('"wrong_outputs"', '"of_old"'))
-    whys = [row["why"] for row in episodes(gather(run, "a"), 1)[0]]
-    assert whys[3] == "" and whys[0] != ""
-
-
 def test_every_kind_of_game_is_gathered(tmp_path: Path, sandbox: LocalSandbox) -> None:
-    predictions = play(
-        OutputPredictionRules().game(),
-        DOUBLE,
-        [reader("author", ["print(6)"]), reader("opponent", ["6"], seed=2)],
-        sandbox,
-    )
-    golf = play(CodeGolfRules().game(), DOUBLE, [reader("generator", ["def f(n): return n * 2"])], sandbox)
+    foretold = [reader("author", ["print(6)"]), reader("opponent", ["6"], seed=2)]
+    golf = [reader("generator", ["def f(n): return n * 2"])]
     for rules, episode in (
         (TicTacToeRules(), match()),
-        (OutputPredictionRules(), predictions),
-        (CodeGolfRules(), golf),
+        (OutputPredictionRules(), play(OutputPredictionRules().game(), DOUBLE, foretold, sandbox)),
+        (CodeGolfRules(), play(CodeGolfRules().game(), DOUBLE, golf, sandbox)),
     ):
         record(tmp_path / rules.kind, rules, [episode])
         found = gather(tmp_path / rules.kind, rules.kind)
         assert found.summary["players"] == list(rules.seats) and found.summary["kills"]["cells"] == []
         assert found.summary["stages"] == {}
         assert all(row["why"] for row in episodes(found, 1)[0])
-    first = next(
-        row for row in episodes(gather(tmp_path / "tictactoe", "t"), 1)[0] if row["player"] == "first"
-    )
+    moves = episodes(gather(tmp_path / "tictactoe", "t"), 1)[0]
+    first = next(row for row in moves if row["player"] == "first")
     assert first["texts"] == ["1", "2"] and first["artifact"] == "1 2"
 
 

@@ -55,13 +55,6 @@ def test_an_error_that_ends_the_run_is_noted_with_its_cause(tmp_path: Path) -> N
     assert text.index("KeyError: 'weights'") < text.index("RuntimeError: the engine is gone")
 
 
-def test_an_ended_process_has_said_so(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit), run_log() as log:
-        log.open(tmp_path)
-        raise SystemExit(15)  # as Ray's handler of SIGTERM does
-    assert lines(tmp_path)[0] == "ended by an error"
-
-
 def test_what_only_watches_ends_no_run_and_is_said_once(tmp_path: Path, caplog) -> None:
     told: list[int] = []
 
@@ -77,11 +70,17 @@ def test_what_only_watches_ends_no_run_and_is_said_once(tmp_path: Path, caplog) 
     assert caplog.messages == ["metrics: OSError: no such directory; the run goes on without"]
 
 
-def test_an_interruption_is_no_error(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), run_log() as log:
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [(KeyboardInterrupt(), "interrupted"), (SystemExit(15), "ended by an error")],
+    ids=["an interruption is no error", "as Ray's handler of SIGTERM does"],
+)
+def test_how_a_process_ended_is_noted(tmp_path: Path, ending: BaseException, said: str) -> None:
+    with pytest.raises(type(ending)), run_log() as log:
         log.open(tmp_path)
-        raise KeyboardInterrupt
-    assert lines(tmp_path) == ["interrupted"]
+        raise ending
+    assert lines(tmp_path)[0] == said
+    assert ("Traceback" in (tmp_path / "run.log").read_text()) == isinstance(ending, SystemExit)
 
 
 def test_a_refused_run_leaves_another_runs_log_alone(tmp_path: Path) -> None:

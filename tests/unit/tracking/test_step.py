@@ -56,17 +56,13 @@ def test_what_the_engine_had_of_the_prompts_is_told_as_a_share() -> None:
     assert episode_metrics(PLAYERS, played())["prefix_hits"] is None
 
 
-def test_turns_that_attempts_share_are_counted_once() -> None:
+def test_turns_that_attempts_share_are_counted_once_and_answers_by_player() -> None:
     one = episode("a", 0.0, 1.0)  # of the very same turns
-    assert episode_metrics(PLAYERS, played(one))["tokens"] == 4
+    row = episode_metrics(PLAYERS, played(one))
+    assert (row["tokens"], row["generator_tokens"], row["discriminator_tokens"]) == (4, 4.0, None)
     other = episode("b", 1.0)
     assert usage_of([one, other]).sampled == {("generator", 0): 8}
     assert usage_of([one]) + usage_of([other]) == usage_of([one, other])
-
-
-def test_the_length_of_answers_is_told_by_player() -> None:
-    row = episode_metrics(PLAYERS, played(episode("a", 0.0, 1.0)))
-    assert row["generator_tokens"] == 4.0 and row["discriminator_tokens"] is None
 
 
 def test_only_rewarded_programs_are_remembered() -> None:
@@ -120,21 +116,16 @@ def test_the_share_of_tests_that_shared_the_programs_interpreter_is_told_if_ther
 def test_why_nobody_learns_is_said() -> None:
     one = episode("a", None, 1.0)
     one.trajectories[0].components["no_valid_test"] = 1.0
-    row = episode_metrics(PLAYERS, played(one))
-    assert (
-        without_signal(row)
-        == "attempts were dropped (1 of no valid test); all other attempts at the same problem earned equal rewards"
-    )
+    said = without_signal(episode_metrics(PLAYERS, played(one)))
+    assert "(1 of no valid test)" in said and "all other attempts" in said
     assert without_signal(episode_metrics(PLAYERS, played(episode("a", 1.0)))).startswith("all attempts")
 
 
 def test_lag_is_counted_by_tokens_against_the_version_that_learns() -> None:
     one = episode("a", 1.0)
     turn = one.trajectories[0].turns[0]
-    swapped = replace(
-        turn.completion, tokens=(1, 2, 8), logprobs=(0.0,) * 3, version=3, later=((4, 1), (5, 2))
-    )
-    one.trajectories[0].turns = [replace(turn, completion=swapped)]
+    said = {"tokens": (1, 2, 8), "logprobs": (0.0,) * 3, "version": 3, "later": ((4, 1), (5, 2))}
+    one.trajectories[0].turns = [replace(turn, completion=replace(turn.completion, **said))]
     usage = usage_of([one])
     assert policy_lag(usage, ["generator"], 6) == {"policy_lag_mean": 1.0, "policy_lag_max": 2.0}
     assert policy_lag(usage, ["discriminator"], 6) == {}

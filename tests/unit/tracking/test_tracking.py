@@ -58,25 +58,22 @@ def test_a_commit_made_while_it_runs_is_not_the_runs(monkeypatch) -> None:
 def test_samples_are_readable_text(tmp_path: Path) -> None:
     completion = Completion(tokens=(1,), logprobs=(0.0,), version=0, finish_reason=FinishReason.STOP)
     turns = [Turn(stage=s, prompt_tokens=(), completion=completion, text=f"thought {s}") for s in (1, 5)]
-    trajectory = Trajectory(player="generator", attempt=0, turns=turns, reward=0.5, artifact="def f(): ...")
+    written = (Outcome(test="assert f(1) == 2", status="valid"), Outcome(test="f(", status="parse"))
+    attempts = [
+        Trajectory(player="generator", attempt=0, turns=turns, reward=0.5, artifact="def f(): ..."),
+        Trajectory(player="generator", attempt=1, turns=turns[1:], artifact="thought 5"),
+        Trajectory(player="discriminator", attempt=0, turns=turns[:1], outcomes=written),
+    ]
+    episode = Episode(problem_id="p7", trajectories=attempts)
+    (episode.rows,) = lines(1, [episode], {"generator": "generator", "discriminator": "discriminator"})
     record = RunRecord(tmp_path)
     record.start({})
-    written = (Outcome(test="assert f(1) == 2", status="valid"), Outcome(test="f(", status="parse"))
-    suite = Trajectory(player="discriminator", attempt=0, turns=turns[:1], outcomes=written)
-    artifact = Trajectory(player="generator", attempt=1, turns=turns[1:], artifact="thought 5")
-    episode = Episode(problem_id="p7", trajectories=[trajectory, artifact, suite])
-    (episode.rows,) = lines(1, [episode], {"generator": "generator", "discriminator": "discriminator"})
     record.add_samples("stage_1", [episode])
     text = (tmp_path / "samples" / "stage_1.txt").read_text()
-    for expected in (
-        "p7",
-        "[stage 1] thought 1",
-        "[stage 5] thought 5",
-        "reward 0.50",
-        "--- generator #1 (not judged)\n[stage 5] thought 5",
-        "valid tests: assert f(1) == 2\n",
-    ):
+    for expected in ("p7", "[stage 1] thought 1", "[stage 5] thought 5", "reward 0.50"):
         assert expected in text
+    assert "--- generator #1 (not judged)\n[stage 5] thought 5" in text
+    assert "valid tests: assert f(1) == 2\n" in text
 
 
 def test_without_a_terminal_each_step_is_one_line() -> None:
@@ -84,16 +81,9 @@ def test_without_a_terminal_each_step_is_one_line() -> None:
     display = Display(Console(file=out, width=160))
     display.begin(total=9, done=0)
     display.step(row(2, tokens_per_s=1234.5))
-    display.scores("before", SCORES, tuple(SCORES))
-    display.summary(SCORES, SCORES | {"kill_rate": 1.0}, tuple(SCORES))
-    lines = out.getvalue().splitlines()
-    assert (
-        lines[0].startswith("step 2/9 stage 1 generator")
-        and "tok/s 1234" in lines[0]
-        and "discriminator" not in lines[0]
-    )
-    assert "kill rate 0.750" in lines[1]
-    assert any("+0.250" in line for line in lines)
+    (line,) = out.getvalue().splitlines()
+    assert line.startswith("step 2/9 stage 1 generator") and "tok/s 1234" in line
+    assert "discriminator" not in line, "it earned nothing"
 
 
 def test_learning_curves_are_a_picture_from_the_first_evaluation_on(tmp_path: Path) -> None:
@@ -108,9 +98,7 @@ def test_learning_curves_are_a_picture_from_the_first_evaluation_on(tmp_path: Pa
 
 
 def test_the_names_of_stages_are_inside_of_the_frame_and_neighbours_differ(tmp_path: Path) -> None:
-    rows = [row(step, stage=1 if step < 3 else 5) for step in range(1, 5)] + [
-        row(5, stage=5, held_out=SCORES)
-    ]
+    rows = [row(1, stage=1), row(2, stage=1), row(3, stage=5), row(4, stage=5, held_out=SCORES)]
     figure = learning_curves(rows, tuple(SCORES), ("generator",))
     figure.canvas.draw()
     for axis in figure.axes:

@@ -30,12 +30,6 @@ class Scripted:
             raise ConnectionError("the line is dead\nand more of it")
         self.told.append(("metrics", step))
 
-    def text(self, step: int, title: str, text: str) -> None:
-        self.told.append(("text", step))
-
-    def image(self, step: int, title: str, file: Path) -> None:
-        self.told.append(("image", step))
-
     def close(self, ending: str) -> None:
         self.told.append(("close", ending))
 
@@ -54,13 +48,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, Scripted]:
     return made
 
 
-def test_a_tracker_that_fails_is_said_once_and_ends_nothing(
-    opened: dict[str, Scripted], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with (
-        caplog.at_level(logging.WARNING),
-        open_writers(["wandb", "tensorboard"], tracked(tmp_path)) as all_of_them,
-    ):
+def test_a_tracker_that_fails_is_said_once_and_ends_nothing(opened, tmp_path, caplog) -> None:
+    both = open_writers(["wandb", "tensorboard"], tracked(tmp_path))
+    with caplog.at_level(logging.WARNING), both as all_of_them:
         for step in (1, 2):
             all_of_them.metrics(step, {"broken": 1.0})
     (warning,) = caplog.messages
@@ -69,9 +59,7 @@ def test_a_tracker_that_fails_is_said_once_and_ends_nothing(
     assert opened["tensorboard"].told == [("metrics", 1), ("metrics", 2), ("close", "finished")]
 
 
-def test_one_that_does_not_start_refuses_the_run_and_closes_the_others(
-    opened: dict[str, Scripted], tmp_path: Path
-) -> None:
+def test_one_that_does_not_start_refuses_the_run_and_closes_the_others(opened, tmp_path) -> None:
     with pytest.raises(SparringError, match="mlflow"), open_writers(["wandb", "mlflow"], tracked(tmp_path)):
         raise AssertionError
     assert opened["wandb"].told == [("close", "failed")]
@@ -80,9 +68,7 @@ def test_one_that_does_not_start_refuses_the_run_and_closes_the_others(
 @pytest.mark.parametrize(
     ("error", "ending"), [(KeyboardInterrupt, "killed"), (SystemExit, "killed"), (RuntimeError, "failed")]
 )
-def test_they_are_told_how_the_run_ended(
-    opened: dict[str, Scripted], tmp_path: Path, error: type[BaseException], ending: str
-) -> None:
+def test_they_are_told_how_the_run_ended(opened, tmp_path, error: type[BaseException], ending: str) -> None:
     with pytest.raises(error), open_writers(["wandb"], tracked(tmp_path)):
         raise error
     assert opened["wandb"].told == [("close", ending)]
@@ -155,22 +141,16 @@ def test_a_row_becomes_flat_names_and_numbers() -> None:
 
 
 def test_r1s_names() -> None:
-    def attempt(player: str, reward: float | None, **components: float) -> Trajectory:
-        return Trajectory(player=player, attempt=0, turns=[], reward=reward, components=components)
+    def episode(author: float | None, *predicted: float) -> Episode:
+        made = [Trajectory(player="author", attempt=0, turns=[], reward=author)]
+        for right in predicted:
+            said = Trajectory(player="opponent", attempt=0, turns=[], reward=2 * right - 1)
+            said.components["predicted"] = right
+            made.append(said)
+        return Episode(problem_id="p", trajectories=made)
 
-    played = [
-        Episode(
-            problem_id="a", trajectories=[attempt("author", 1.0), attempt("opponent", -1.0, predicted=0.0)]
-        ),
-        Episode(
-            problem_id="b", trajectories=[attempt("author", 0.0), attempt("opponent", 1.0, predicted=1.0)]
-        ),
-        Episode(problem_id="c", trajectories=[attempt("author", None)]),
-    ]
-    assert reward_figures("author", played) == {
-        "reward/avg_batch_reward": 0.5,
-        "reward/successful_predictions_count": 1.0,
-    }
+    figures = reward_figures("author", [episode(1.0, 0.0), episode(0.0, 1.0), episode(None)])
+    assert (figures["reward/avg_batch_reward"], figures["reward/successful_predictions_count"]) == (0.5, 1.0)
     assert reward_figures("author", []) == {}
     scores = Scores({"generator_pass_rate": 0.4}, 0.4, {"1": 1.0, "2": 0.5, "3": 1.0})
     assert mbpp_figures(scores) == {"mbpp_eval/pass_rate": 0.4, "mbpp_eval/problems_passed": 2.0}
