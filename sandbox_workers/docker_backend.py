@@ -152,6 +152,7 @@ class DockerBackend(ChannelBackend):
         self._client = client = connect()
         try:
             require_image(client, self._image)
+            remove_orphans(client)
             self._container = client.containers.create(self._image, **self._settings())
             # Attach before the start, so that no output is lost and the container's stdin closes with this process.
             attached = self._container.attach_socket(

@@ -103,11 +103,9 @@ def interpreter() -> tuple[str, str | None]:
     """Returns a Python of at least 3.11 for the sandbox, and the prefix to bind for it, or None if it is under /usr."""
     for candidate in ("/usr/bin/python3", "/usr/local/bin/python3"):
         check = [candidate, "-I", "-c", "import sys, ctypes, resource; sys.exit(sys.version_info < (3, 11))"]
-        if (
-            os.path.exists(candidate)
-            and subprocess.run(check, capture_output=True, timeout=10).returncode == 0
-        ):
-            return candidate, None
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            if subprocess.run(check, capture_output=True, timeout=10).returncode == 0:
+                return candidate, None
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return f"{sys.base_prefix}/bin/{version}", sys.base_prefix
 

@@ -1,7 +1,6 @@
 """The sandbox in Ray: worker actors on nodes with the resource `sandbox`, and the transport to them."""
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -43,11 +42,6 @@ class SandboxShell:
     def __init__(self, kind: SandboxKind, runtime: str | None, trusted: bool, **opened: Any) -> None:
         """`opened` holds the arguments of SandboxChoice.open."""
         self._choice = choose_backend(kind, runtime, trusted=trusted)
-        if self._choice.kind == "docker":
-            from sandbox_workers.docker_backend import connect, remove_orphans
-
-            with contextlib.closing(connect()) as client:
-                remove_orphans(client)
         self._worker = SandboxWorker(partial(self._choice.open, **opened))
         self._name = f"sandbox {opened['index']}"
         self._seconds = Histogram(
