@@ -4,7 +4,7 @@ import ctypes
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -19,7 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from learners.learner import Learner
+from learners.packing import row_of
 from learners.settings import LearnerSettings
+from learners.train_spec import LearnerSpec
 from learners.tuning import FullTuning
 from learners.weights import export_weights
 from sparring.core.batch import Batch, Sample
@@ -75,6 +77,34 @@ def weights(learner: Learner) -> dict[str, torch.Tensor]:
     """Returns a copy of the weights, as the policy's engine would get them."""
     learner.policy.activate()
     return {name: tensor.clone() for name, tensor in learner.policy.merged()}
+
+
+def spec_of(model: Path, **settings: Any) -> LearnerSpec:
+    """GRPO without warm-up, if no setting says otherwise."""
+    keys = {"schedule": {"warmup_updates": 0}, "estimator": {"kind": "grpo"}} | settings
+    return LearnerSpec(
+        settings=LearnerSettings.model_validate(keys),
+        learning_rate=1e-2,
+        model_path=str(model),
+        reference_path=str(model),
+        state_path=None,
+        device="cpu",
+        seed=3,
+    )
+
+
+def logprobs(learner: Learner, tokens: Sequence[int]) -> torch.Tensor:
+    """Returns what the policy says of each token after the first."""
+    row = row_of([tokens])
+    with torch.no_grad():
+        return learner.policy.score(row, row.positions_N > 0, 1.0).logprobs_P
+
+
+def plain_logprobs(model: Any, tokens: Sequence[int]) -> torch.Tensor:
+    """The same by plain transformers."""
+    with torch.no_grad():
+        scores = model(torch.tensor([tokens])).logits[0, :-1].log_softmax(-1)
+    return scores.gather(1, torch.tensor(tokens)[1:, None])[:, 0]
 
 
 def largest_difference(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> float:
