@@ -220,7 +220,7 @@ def test_ways_out_are_ways_out(learner: dict, size: str, hardware: Hardware, fir
 
 def test_as_few_workers_as_a_run_may_go_on_with_are_planned() -> None:
     eight, fewer, two = (
-        learner_parts(QWEN["7B"], LearnerSettings(sharding="fsdp", **workers), 1024)
+        learner_parts(QWEN["7B"], LearnerSettings.model_validate({"sharding": "fsdp"} | workers), 1024)
         for workers in ({"workers": 8}, {"workers": 8, "min_workers": 2}, {"workers": 2})
     )
     assert fewer == two and sum(eight.values()) < sum(two.values())
