@@ -19,11 +19,10 @@ from sparring.games.multistage.rules import MultistageRules
 from sparring.games.programs.code_execution import CodeExecutionRules
 from sparring.problems.formats import load_written
 from sparring.problems.loader import ProblemFileError
-from sparring.runtime import cluster, local
 from sparring.runtime.problem_sets import load_splits
 from tests.datasets import DATA
 from tests.datasets import written as rows_file
-from tests.unit.runtime.makers import both, start_at
+from tests.unit.runtime.makers import both
 
 
 def entry(name: str, reference: str | None = None, **more: object) -> dict:
@@ -149,18 +148,6 @@ def test_outputs_are_compared_as_the_set_does_or_line_by_line(exact):
     for problems in (*load_splits(config), load_written(evaluated.dataset, evaluated)):
         tests = [t for p in problems for t in p.evaluation_tests if isinstance(t, OutputTest)]
         assert {type(t) is OutputTest for t in tests} == {exact}
-
-
-@pytest.mark.parametrize("way", ["run", "refuse"])
-def test_what_becomes_of_code_tests_reaches_the_sandbox_of_either_runtime(tmp_path, monkeypatch, way):
-    config, asked = both({"model": "a"}, sandbox={"code_tests": way}, problems={"file": "a.json"}), []
-    for module, opened, make in (
-        (local, "LocalSandbox", local._sandbox),
-        (cluster, "start_pool", cluster._pool),
-    ):
-        monkeypatch.setattr(module, opened, lambda *_, **how: asked.append(how["code_tests"]))
-        make(config, start_at(tmp_path))
-    assert asked == [way, way]
 
 
 def test_a_bad_problem_file_is_refused_before_torch_is_imported() -> None:
