@@ -167,9 +167,10 @@ class Live(TorchDispatchMode):
     """Measures the peak bytes of CPU tensors that operators have returned and that are still referenced; temporary
     tensors within an operator do not count."""
 
-    def __init__(self, *before: torch.Tensor) -> None:
-        """before: existing tensors, which count from the start."""
+    def __init__(self, *before: torch.Tensor, dtype: torch.dtype | None = None) -> None:
+        """before: existing tensors, which count from the start. dtype: of those that count; None: all do."""
         super().__init__()
+        self._dtype = dtype
         self._seen: dict[int, StorageWeakRef] = {}
         self.most = 0
         for tensor in before:
@@ -178,7 +179,9 @@ class Live(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         for tensor in made if isinstance(made, (tuple, list)) else (made,):
-            if type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.nbytes > 4096:
+            if type(tensor) is not torch.Tensor or tensor.device.type != "cpu" or tensor.nbytes <= 4096:
+                continue
+            if self._dtype in (None, tensor.dtype):
                 self._see(tensor)
         return made
 
@@ -186,9 +189,10 @@ class Live(TorchDispatchMode):
         storage = tensor.untyped_storage()
         if storage._cdata not in self._seen:
             self._seen[storage._cdata] = StorageWeakRef(storage)
-            self.most = max(self.most, self._alive())
+            self.most = max(self.most, self.alive())
 
-    def _alive(self) -> int:
+    def alive(self) -> int:
+        """Returns the bytes now."""
         total = 0
         for key, reference in list(self._seen.items()):
             storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)

@@ -97,16 +97,8 @@ def random_batch(sample_of) -> Callable[..., Batch]:
         for _ in range(count):
             prompt = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 6))]
             completion = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 12))]
-            samples.append(
-                sample_of(
-                    learner,
-                    prompt,
-                    completion,
-                    reward=rng.random(),
-                    advantage=rng.gauss(0, 1),
-                    temperature=temperature,
-                )
-            )
+            earned = {"reward": rng.random(), "advantage": rng.gauss(0, 1)}
+            samples.append(sample_of(learner, prompt, completion, **earned, temperature=temperature))
         return Batch(step=step, samples=tuple(samples), temperature=temperature, seed=step)
 
     return make

@@ -245,17 +245,6 @@ def test_a_missing_checkpoint_says_which_ones_there_are(saved):
         read_checkpoint(saved.parent / "step_000077")
 
 
-# ---------------------------------------------------------------------- pruning
-def test_pruning_keeps_the_last_the_best_and_the_protected(store, policies):
-    for step in range(1, 8):
-        store.save(step, policies, TOKENIZERS, STATE)
-    store.mark_best(store.root / "step_000002")
-    store.prune({"step_000004"})
-    names = sorted(p.name for p in store.root.glob("step_*"))
-    assert names == ["step_000002", "step_000004", "step_000006", "step_000007"]
-    assert read_checkpoint(store.root / "best") == STATE
-
-
 # ---------------------------------------------------------------------- what fits this run
 SHAPE = {
     "model_type": "qwen2",

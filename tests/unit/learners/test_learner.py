@@ -328,8 +328,13 @@ def test_advantages_are_normalised_among_one_players_tokens(make_learner, sample
         assert pooled[0].item() == pytest.approx(1.6 / 0.8**0.5, abs=1e-4)
 
 
-def test_the_value_head_learns_the_return(make_learner, sample_of):
-    learner = make_learner(1e-9, estimator={"kind": "gae", "value_learning_rate": 3e-2})
+@pytest.mark.parametrize("critic", ["head", "model"])
+def test_a_critic_starts_at_zero_learns_the_return_and_leaves_the_policy_alone(
+    make_learner, sample_of, critic
+):
+    estimator = {"kind": "gae", "critic": critic, "value_learning_rate": 3e-2}
+    learner = make_learner(1e-9, estimator=estimator)
+    policy, before = weights(learner), {n: p.clone() for n, p in learner.critic.named_parameters()}
     losses = []
     for step in range(1, 40):
         samples = (
@@ -337,8 +342,11 @@ def test_the_value_head_learns_the_return(make_learner, sample_of):
             sample_of(learner, [9, 10], [11, 12], reward=0.0),
         )
         losses.append(learner.step(batch(*samples, step=step))["value_loss"])
-    assert losses[0] == pytest.approx(0.5)  # the head starts at 0: half the tokens have return 1
+    assert losses[0] == pytest.approx(0.5), "half of the tokens have return 1"
     assert losses[-1] < 0.05
+    assert largest_difference(policy, weights(learner)) < 1e-6
+    moved = {name.split(".")[0] for name, p in learner.critic.named_parameters() if not p.equal(before[name])}
+    assert moved == ({"head", "trunk"} if critic == "model" else {"head"})
 
 
 def test_the_value_loss_does_not_reach_the_policy(make_learner, sample_of):

@@ -74,8 +74,8 @@ def without(name: str) -> Callable[[Path], None]:
     return lambda model: (model / name).unlink()
 
 
-def of_config(config: str) -> Callable[[Path], None]:
-    return lambda model: (model / "config.json").write_text(config) and None
+def of_config(config: str) -> Callable[[Path], object]:
+    return lambda model: (model / "config.json").write_text(config)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def of_config(config: str) -> Callable[[Path], None]:
 )
 @pytest.mark.parametrize("family", ["qwen2", "llama"])
 def test_what_is_no_whole_model_is_refused_in_a_line(
-    toy: Path, spoil: Callable[[Path], None], said: str, family: str
+    toy: Path, spoil: Callable[[Path], object], said: str, family: str
 ) -> None:
     config = json.loads((toy / "config.json").read_text())
     (toy / "config.json").write_text(json.dumps({**config, "model_type": family}))
