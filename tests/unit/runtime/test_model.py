@@ -58,9 +58,16 @@ def test_problems_that_do_not_fit_are_counted_and_the_key_is_named(context, max_
         room(context, max_model_len)
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "of/best.pt"])
-def test_what_is_no_model_is_refused(path):
-    with pytest.raises(SparringError, match=f"--policy {path}: no such directory"):
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/nowhere", "no such directory"),
+        ("of/best.pt", "no such directory"),
+        (str(Path(__file__).parent), "cannot be loaded"),
+    ],
+)
+def test_what_is_no_model_is_refused(path, said):
+    with pytest.raises(SparringError, match=f"--policy {path}: {said}"):
         open_model(path, "--policy")
 
 
