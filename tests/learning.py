@@ -4,7 +4,7 @@ import ctypes
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -19,7 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from learners.learner import Learner
+from learners.packing import row_of
 from learners.settings import LearnerSettings
+from learners.train_spec import LearnerSpec
 from learners.tuning import FullTuning
 from learners.weights import export_weights
 from sparring.core.batch import Batch, Sample
@@ -75,6 +77,34 @@ def weights(learner: Learner) -> dict[str, torch.Tensor]:
     """Returns a copy of the weights, as the policy's engine would get them."""
     learner.policy.activate()
     return {name: tensor.clone() for name, tensor in learner.policy.merged()}
+
+
+def spec_of(model: Path, **settings: Any) -> LearnerSpec:
+    """GRPO without warm-up, if no setting says otherwise."""
+    keys = {"schedule": {"warmup_updates": 0}, "estimator": {"kind": "grpo"}} | settings
+    return LearnerSpec(
+        settings=LearnerSettings.model_validate(keys),
+        learning_rate=1e-2,
+        model_path=str(model),
+        reference_path=str(model),
+        state_path=None,
+        device="cpu",
+        seed=3,
+    )
+
+
+def logprobs(learner: Learner, tokens: Sequence[int]) -> torch.Tensor:
+    """Returns what the policy says of each token after the first."""
+    row = row_of([tokens])
+    with torch.no_grad():
+        return learner.policy.score(row, row.positions_N > 0, 1.0).logprobs_P
+
+
+def plain_logprobs(model: Any, tokens: Sequence[int]) -> torch.Tensor:
+    """The same by plain transformers."""
+    with torch.no_grad():
+        scores = model(torch.tensor([tokens])).logits[0, :-1].log_softmax(-1)
+    return scores.gather(1, torch.tensor(tokens)[1:, None])[:, 0]
 
 
 def largest_difference(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> float:
@@ -137,9 +167,10 @@ class Live(TorchDispatchMode):
     """Measures the peak bytes of CPU tensors that operators have returned and that are still referenced; temporary
     tensors within an operator do not count."""
 
-    def __init__(self, *before: torch.Tensor) -> None:
-        """before: existing tensors, which count from the start."""
+    def __init__(self, *before: torch.Tensor, dtype: torch.dtype | None = None) -> None:
+        """before: existing tensors, which count from the start. dtype: of those that count; None: all do."""
         super().__init__()
+        self._dtype = dtype
         self._seen: dict[int, StorageWeakRef] = {}
         self.most = 0
         for tensor in before:
@@ -148,7 +179,9 @@ class Live(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         for tensor in made if isinstance(made, (tuple, list)) else (made,):
-            if type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.nbytes > 4096:
+            if type(tensor) is not torch.Tensor or tensor.device.type != "cpu" or tensor.nbytes <= 4096:
+                continue
+            if self._dtype in (None, tensor.dtype):
                 self._see(tensor)
         return made
 
@@ -156,9 +189,10 @@ class Live(TorchDispatchMode):
         storage = tensor.untyped_storage()
         if storage._cdata not in self._seen:
             self._seen[storage._cdata] = StorageWeakRef(storage)
-            self.most = max(self.most, self._alive())
+            self.most = max(self.most, self.alive())
 
-    def _alive(self) -> int:
+    def alive(self) -> int:
+        """Returns the bytes now."""
         total = 0
         for key, reference in list(self._seen.items()):
             storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)

@@ -1,6 +1,7 @@
 """An engine in an actor of its own, without Ray: who speaks to it, and what it proves of new weights."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,28 +9,22 @@ import pytest
 
 from actors.engines import EngineShell, RemotePolicy
 from actors.loading import LocalPolicy
-from sparring.core.episode import Completion, FinishReason
 from sparring.core.interfaces import Sampling
 from sparring.core.weights import PublishError, PublishReceipt, Weights, WeightUpdate
+from tests.playing import ScriptedPolicy
 
 ASKED = Sampling(max_tokens=1, stop_token_ids=())
 
 
-class Engine:
-    """Of one policy; says its probe is off by as much as it is told."""
+class Engine(ScriptedPolicy):
+    """Says its probe is off by as much as it is told."""
 
-    def __init__(self, off: float) -> None:
-        self.version, self.off, self.closed = 0, off, False
-
-    async def generate(self, prompt_tokens: Any, sampling: Sampling) -> Completion:
-        reason = FinishReason.STOP
-        return Completion(
-            tokens=(prompt_tokens[0],), logprobs=(0.0,), version=self.version, finish_reason=reason
-        )
+    def __init__(self, off: float = 0.0) -> None:
+        super().__init__(lambda prompt, sampling: prompt)
+        self.off, self.closed = off, False
 
     async def load_weights(self, update: WeightUpdate) -> PublishReceipt:
-        self.version = update.version
-        return PublishReceipt(version=update.version, digest=update.digest, probe_difference=self.off)
+        return replace(await super().load_weights(update), probe_difference=self.off)
 
     async def close(self) -> None:
         self.closed = True
@@ -40,8 +35,8 @@ def update(version: int) -> Weights:
     return Weights(version=version, update=tensors)
 
 
-def local(engine: Any) -> LocalPolicy:
-    return LocalPolicy(engine, 1e-3)
+def shell_of(name: str, **engines: Engine) -> EngineShell:
+    return EngineShell(lambda: {role: LocalPolicy(engine, 1e-3) for role, engine in engines.items()}, name)
 
 
 def remote(shell: EngineShell) -> Any:
@@ -52,8 +47,8 @@ def remote(shell: EngineShell) -> Any:
 
 
 def test_two_policies_of_one_engine_are_spoken_to_by_name() -> None:
-    engines = {"generator": Engine(0.0), "discriminator": Engine(0.0)}
-    shell = EngineShell(lambda: {name: local(engine) for name, engine in engines.items()}, "engine of both")
+    engines = {"generator": Engine(), "discriminator": Engine()}
+    shell = shell_of("engine of both", **engines)
     policies = {name: RemotePolicy(name, remote(shell)) for name in engines}
     receipt = asyncio.run(policies["discriminator"].load(update(3), 0))
     assert receipt is not None and receipt.version == 3
@@ -73,12 +68,11 @@ def test_a_restarted_engine_generates_with_the_weights_of_the_newest_request_onl
     monkeypatch.setattr("actors.engines.AGAIN_S", 0.0)
 
     async def play() -> tuple[int, int]:
-        shell = EngineShell(lambda: {"generator": local(Engine(0.0))}, "engine")
-        actor = remote(shell)
+        actor = remote(shell_of("engine", generator=Engine()))
         newest, older = RemotePolicy("generator", actor), RemotePolicy("generator", actor)
         await older.load(update(1), 5)
         await newest.load(update(2), 6)
-        restarted = EngineShell(lambda: {"generator": local(Engine(0.0))}, "engine")
+        restarted = shell_of("engine", generator=Engine())
         actor.generate.remote, actor.load.remote = restarted.generate, restarted.load
         first = await older.generate((7,), ASKED)
         return first.version, (await newest.generate((7,), ASKED)).version
@@ -87,6 +81,6 @@ def test_a_restarted_engine_generates_with_the_weights_of_the_newest_request_onl
 
 
 def test_weights_that_do_not_act_are_refused_by_the_engines_actor() -> None:
-    shell = EngineShell(lambda: {"generator": local(Engine(0.5))}, "engine of the generator")
+    shell = shell_of("engine of the generator", generator=Engine(off=0.5))
     with pytest.raises(PublishError, match="does not run on the published weights"):
         asyncio.run(shell.load("generator", update(1), 0))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,13 @@ from sparring.games.turns import answer_all
 from tests.playing import STOP, Letters, ScriptedPolicy, letters
 
 
+def request(problems: Sequence[Any], attempts: Mapping[str, int], **more: Any) -> PlayRequest:
+    temperatures = dict.fromkeys(attempts, 1.0)
+    return PlayRequest(
+        address=("step", 1), problems=tuple(problems), attempts=attempts, temperatures=temperatures, **more
+    )
+
+
 @pytest.mark.parametrize("problems", [1, 3, 12])
 def test_problems_are_dealt_out_among_a_policys_engines(problems: int) -> None:
     async def load(*_: Any) -> None: ...
@@ -35,28 +43,26 @@ def test_problems_are_dealt_out_among_a_policys_engines(problems: int) -> None:
 
     def runner(index: int) -> EpisodeRunner:
         game: Any = SimpleNamespace(play=play)
-        sandbox: Any = SimpleNamespace(stats=dict)
-        return EpisodeRunner(game, sandbox, {"generator": speaker}, {"generator": "generator"}, 0, index)
+        return EpisodeRunner(game, NoSandbox(), {"generator": speaker}, {"generator": "generator"}, 0, index)
 
-    asked: Any = tuple(SimpleNamespace(id=str(i)) for i in range(problems))
-    request = PlayRequest(
-        address=("step", 1), problems=asked, attempts={"generator": 1}, temperatures={"generator": 1.0}
-    )
-    played = [asyncio.run(runner(index).play(request))[0].episodes for index in range(3)]
+    asked = request([SimpleNamespace(id=str(i)) for i in range(problems)], {"generator": 1})
+    played: list[Any] = [asyncio.run(runner(index).play(asked))[0].episodes for index in range(3)]
     assert [one[0] for one in played] == [0, 1, 2], "each runner begins with another"
-    assert Counter(engine for one in played for engine in one) == dict.fromkeys(range(3), problems)  # type: ignore
+    assert Counter(engine for one in played for engine in one) == dict.fromkeys(range(3), problems)
+
+
+def runner_of_two_letters(policies: Sequence[str], seats: Mapping[str, str], **more: Any) -> EpisodeRunner:
+    """Each attempt says ab."""
+    game: Any = SimpleNamespace(play=lambda problem, players, *_: spoken(problem, players["generator"]))
+    policy = ScriptedPolicy(lambda prompt, sampling: [*map(ord, "ab"), STOP])
+    speaker = PolicyClient(engines=[LocalPolicy(policy, 1.0)], format=Letters(), decode=letters, max_tokens=9)
+    return EpisodeRunner(game, NoSandbox(), dict.fromkeys(policies, speaker), seats, 0, **more)
 
 
 def test_play_for_training_answers_what_was_earned_and_leaves_the_rest_apart() -> None:
     """What the driver keeps is small; rows and transcripts have the rest."""
-    games: Any = SimpleNamespace(play=lambda problem, players, *_: spoken(problem, players["generator"]))
-    policy = ScriptedPolicy(lambda prompt, sampling: [*map(ord, "ab"), STOP])
-    speaker = PolicyClient(engines=[LocalPolicy(policy, 1.0)], format=Letters(), decode=letters, max_tokens=9)
-    runner = EpisodeRunner(games, NoSandbox(), {"of mine": speaker}, {"generator": "of mine"}, 0)
-    problems = tuple(match("letters", name) for name in ("p", "q"))
-    asked = PlayRequest(
-        address=("step", 1), problems=problems, attempts={"generator": 2}, temperatures={"generator": 1.0}
-    )
+    runner = runner_of_two_letters(["of mine"], {"generator": "of mine"})
+    asked = request([match("letters", name) for name in "pq"], {"generator": 2})
     whole, none = asyncio.run(runner.play(asked))
     assert none == [] and whole.usage == Usage() and not whole.episodes[0].rows
     kept, transcripts = asyncio.run(runner.play(replace(asked, recorded={"step": 1, "stage": 2})))
@@ -80,36 +86,26 @@ def test_play_for_training_answers_what_was_earned_and_leaves_the_rest_apart() -
 @pytest.mark.parametrize(
     ("attempts", "stages", "branching", "expected"),
     [
-        ({"generator": 2, "discriminator": 0}, (), None, 2),
-        ({"generator": 2, "discriminator": 3}, (1, 2, 3, 4, 5), None, 13),
+        ((2, 0), (), None, 2),
+        ((2, 3), (1, 2, 3, 4, 5), None, 13),
         # 2 prefixes of 2 branches of 2 continuations: 2 turns of each stage before, 4 of this one, 8 of each after it
-        (
-            {"generator": 8, "discriminator": 3},
-            (1, 2, 3, 4, 5),
-            Branching(stage=3, branches=2, continuations=2),
-            27,
-        ),
-        ({"generator": 8, "discriminator": 3}, (1, 5), Branching(stage=5, branches=8, continuations=1), 12),
+        ((8, 3), (1, 2, 3, 4, 5), Branching(stage=3, branches=2, continuations=2), 27),
+        ((8, 3), (1, 5), Branching(stage=5, branches=8, continuations=1), 12),
     ],
 )
 def test_a_play_tells_how_many_completions_of_how_many_are_there(
-    attempts: dict[str, int], stages: tuple[int, ...], branching: Branching | None, expected: int
+    attempts: tuple[int, int], stages: tuple[int, ...], branching: Branching | None, expected: int
 ) -> None:
-    games: Any = SimpleNamespace(play=lambda problem, players, *_: spoken(problem, players["generator"]))
-    policy = ScriptedPolicy(lambda prompt, sampling: [*map(ord, "ab"), STOP])
-    speaker = PolicyClient(engines=[LocalPolicy(policy, 1.0)], format=Letters(), decode=letters, max_tokens=9)
+    """attempts: of the generator and of the discriminator."""
     seats = {"generator": "generator", "discriminator": "discriminator"}
-    runner = EpisodeRunner(games, NoSandbox(), dict.fromkeys(seats, speaker), seats, 0, stages=stages)
-    request = PlayRequest(
-        address=("step", 1),
-        problems=tuple(match("letters", name) for name in "pqr"),
-        attempts=attempts,
-        temperatures=dict.fromkeys(seats, 1.0),
+    asked = request(
+        [match("letters", name) for name in "pqr"],
+        dict(zip(seats, attempts, strict=True)),
         branching={"generator": branching} if branching else {},
     )
     heard: list[PlayProgress] = []
-    asyncio.run(runner.play(request, heard.append))
-    played = 3 * attempts["generator"]
+    asyncio.run(runner_of_two_letters([*seats], seats, stages=stages).play(asked, heard.append))
+    played = 3 * attempts[0]
     assert [p.done for p in heard] == list(range(played + 1))
     assert [p.tokens for p in heard] == [3 * n for n in range(played + 1)]
     assert {p.expected for p in heard} == {3 * expected}

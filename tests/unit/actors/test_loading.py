@@ -1,6 +1,7 @@
 """When an engine loads the weights that requests name."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,15 +26,17 @@ class Engine(ScriptedPolicy):
         await asyncio.sleep(0)
         self.loading = False
         self.loads.append(update.version)
-        await super().load_weights(update)
-        return PublishReceipt(
-            version=update.version, digest=digest_of(update.tensors), probe_difference=self.off
-        )
+        return replace(await super().load_weights(update), probe_difference=self.off)
+
+
+def update_of(version: int, **more: Any) -> WeightUpdate:
+    return WeightUpdate(
+        version=version, tensors={}, digest=digest_of({}), probe=(), probe_logprobs=(), **more
+    )
 
 
 def weights(version: int) -> Weights:
-    update = WeightUpdate(version=version, tensors={}, digest=0, probe=(), probe_logprobs=())
-    return Weights(version=version, update=update)
+    return Weights(version=version, update=update_of(version))
 
 
 async def asked(engine: Engine, *requests: tuple[Weights | None, int]) -> list[PublishReceipt | None]:
@@ -97,8 +100,7 @@ def test_weights_that_are_kept_elsewhere_are_fetched_with_their_parts() -> None:
         return value
 
     async def load() -> PublishReceipt | None:
-        part = elsewhere({})
-        update = WeightUpdate(version=1, tensors={}, parts=[part], digest=0, probe=(), probe_logprobs=())
+        update = update_of(1, parts=[elsewhere({})])
         return await LocalPolicy(Engine(), 1e-3).load(Weights(version=1, update=elsewhere(update)), 0)
 
     receipt = asyncio.run(load())

@@ -11,6 +11,7 @@ from torch import distributed
 from learners.learner import Learner
 from learners.packing import row_of
 from learners.settings import LearnerSettings
+from learners.state import load_learner
 from sparring.core.batch import Batch, Sample
 from tests.learning import VOCABULARY, one_torch_thread, save_tiny_model
 
@@ -36,11 +37,26 @@ def model_path(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def make_learner(model_path) -> Callable[..., Learner]:
-    def make(learning_rate: float = 1e-2, **settings) -> Learner:
+    """make_learner(learning_rate, path, **settings): GRPO without warm-up, if no setting says otherwise."""
+
+    def make(learning_rate: float = 1e-2, path: Path = model_path, **settings) -> Learner:
         settings = {"schedule": {"warmup_updates": 0}, "estimator": {"kind": "grpo"}} | settings
-        return Learner(LearnerSettings(**settings), learning_rate, model_path, model_path, seed=3)
+        return Learner(LearnerSettings(**settings), learning_rate, path, path, seed=3)
 
     return make
+
+
+@pytest.fixture
+def resumed(model_path) -> Callable[..., Learner]:
+    """resumed(learner, folder): another learner that goes on from what was saved there."""
+
+    def resume(saved: Learner, folder: Path, **other_settings) -> Learner:
+        settings = LearnerSettings(**saved.settings.model_dump() | other_settings)
+        learner = Learner(settings, 1e-2, folder, model_path, seed=99)
+        load_learner(learner, folder)
+        return learner
+
+    return resume
 
 
 @pytest.fixture
@@ -81,16 +97,8 @@ def random_batch(sample_of) -> Callable[..., Batch]:
         for _ in range(count):
             prompt = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 6))]
             completion = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 12))]
-            samples.append(
-                sample_of(
-                    learner,
-                    prompt,
-                    completion,
-                    reward=rng.random(),
-                    advantage=rng.gauss(0, 1),
-                    temperature=temperature,
-                )
-            )
+            earned = {"reward": rng.random(), "advantage": rng.gauss(0, 1)}
+            samples.append(sample_of(learner, prompt, completion, **earned, temperature=temperature))
         return Batch(step=step, samples=tuple(samples), temperature=temperature, seed=step)
 
     return make

@@ -15,17 +15,22 @@ from actors.settings import TransformersEngineSettings
 from learners.adapters import merged_folder
 from learners.checkpoints import CheckpointError
 from learners.learner import Learner
-from learners.packing import row_of
+from learners.state import save_learner
 from sparring.runtime.build import build_policy
-from tests.learning import Tokenizer, largest_difference, save_tiny_model, weights
+from tests.learning import (
+    Tokenizer,
+    largest_difference,
+    logprobs,
+    plain_logprobs,
+    save_tiny_model,
+    weights,
+)
 
 TOKENS = [3, 9, 4, 7, 11]
 
 
 @pytest.fixture
 def saved(make_learner, random_batch, tmp_path: Path) -> tuple[Learner, Path]:
-    from learners.state import save_learner
-
     learner = make_learner(1e-2, lora={"rank": 4, "alpha": 8, "target_modules": ["q_proj", "up_proj"]})
     learner.step(random_batch(learner))
     save_learner(learner, tmp_path / "generator")
@@ -40,15 +45,12 @@ def logits(model: Any) -> torch.Tensor:
 
 def test_peft_and_transformers_load_it_and_it_is_the_policy(saved, model_path: Path) -> None:
     learner, folder = saved
-    row = row_of([TOKENS])
-    with torch.no_grad():
-        ours = learner.policy.score(row, row.positions_N > 0, 1.0).logprobs_P
     base = AutoModelForCausalLM.from_pretrained(model_path)
     before = logits(base)
-    of_peft = logits(PeftModel.from_pretrained(base, str(folder)))
+    peft = PeftModel.from_pretrained(base, str(folder))
+    of_peft = logits(peft)
     assert not torch.allclose(of_peft, before, atol=1e-3)
-    picked = of_peft.log_softmax(-1).gather(1, torch.tensor(TOKENS)[1:, None])[:, 0]
-    assert torch.allclose(picked, ours, atol=1e-5)
+    assert torch.allclose(plain_logprobs(peft, TOKENS), logprobs(learner, TOKENS), atol=1e-5)
     for load in (AutoPeftModelForCausalLM, AutoModelForCausalLM):
         assert torch.equal(logits(load.from_pretrained(folder)), of_peft)
 
@@ -79,25 +81,15 @@ def test_merged_it_has_the_published_weights_to_the_bit(saved) -> None:
 @pytest.mark.asyncio
 async def test_an_engine_plays_it(saved) -> None:
     learner, folder = saved
-    settings = TransformersEngineSettings(max_model_len=64)
-    policy: Any = build_policy(settings, str(folder), "cpu")
-    row = row_of([TOKENS])
-    with torch.no_grad():
-        ours = learner.policy.score(row, row.positions_N > 0, 1.0).logprobs_P
-    assert await policy.score(TOKENS) == pytest.approx(ours.tolist(), abs=1e-5)
+    policy: Any = build_policy(TransformersEngineSettings(max_model_len=64), str(folder), "cpu")
+    assert await policy.score(TOKENS) == pytest.approx(logprobs(learner, TOKENS).tolist(), abs=1e-5)
     await policy.close()
 
 
 def test_a_base_that_has_gone_is_named(make_learner, tmp_path: Path) -> None:
-    from learners.settings import LearnerSettings
-    from learners.state import save_learner
-
     model = save_tiny_model(tmp_path / "model")
-    settings = LearnerSettings.model_validate({"lora": {"rank": 4}, "estimator": {"kind": "grpo"}})
-    save_learner(Learner(settings, 1e-2, model, model), tmp_path / "saved")
+    save_learner(make_learner(path=model, lora={"rank": 4}), tmp_path / "saved")
     shutil.rmtree(model)
-    with (
-        pytest.raises(CheckpointError, match=rf"its base model {model} cannot be loaded .* bring it back"),
-        merged_folder(tmp_path / "saved", "float32"),
-    ):
+    gone = pytest.raises(CheckpointError, match=rf"its base model {model} cannot be loaded .* bring it back")
+    with gone, merged_folder(tmp_path / "saved", "float32"):
         pass

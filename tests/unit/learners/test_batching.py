@@ -1,7 +1,7 @@
 """Credit as a config asks for it: which attempts are compared, and which tokens learn from what."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,102 +28,83 @@ def trajectory(
     return Trajectory(player=player, attempt=0, turns=turns, reward=reward, artifact=f"program {reward}")
 
 
-def config(**changes: object) -> Config:
+def config(estimator: str | None = None, **changes: object) -> Config:
+    """estimator: the generator's."""
+    if estimator:
+        changes["generator"] = {"learner": {"estimator": {"kind": estimator}}}
     return Config.model_validate(changes)
 
 
 def samples_of(
-    config: Config, stage: int, episodes: list[Episode], role: str = "generator"
+    config: Config, stage: int, *attempts: list[Trajectory], role: str = "generator"
 ) -> tuple[tuple[Sample, ...], dict[str, float]]:
-    return made(*credit_of(config, role).samples(played(episodes), stage))
+    """attempts: those at each problem."""
+    specs, left_out = credit_of(config, role).samples(played(*attempts), stage)
+    return made(specs), left_out
 
 
-def played(episodes: list[Episode]) -> list[Episode]:
+def played(*attempts: list[Trajectory]) -> list[Episode]:
     """As play for training answers them."""
-    kept = []
-    for episode in episodes:
-        trajectories = [t.without_turns(i) for i, t in enumerate(episode.trajectories)]
-        transcripts = [transcript_of(t) for t in episode.trajectories]
-        kept.append(replace(episode, trajectories=trajectories, transcripts=transcripts))
-    return kept
+    return [
+        Episode(
+            problem_id=f"p{n}",
+            trajectories=[t.without_turns(i) for i, t in enumerate(at_one)],
+            transcripts=[transcript_of(t) for t in at_one],
+        )
+        for n, at_one in enumerate(attempts)
+    ]
 
 
-def made(
-    specs: tuple[SampleSpec, ...], left_out: dict[str, float]
-) -> tuple[tuple[Sample, ...], dict[str, float]]:
-    return BatchSpec(step=1, samples=specs, temperature=1.0, seed=0).batch().samples, left_out
+def made(specs: Sequence[SampleSpec]) -> tuple[Sample, ...]:
+    return BatchSpec(step=1, samples=tuple(specs), temperature=1.0, seed=0).batch().samples
 
 
-EPISODES = [
-    Episode(problem_id="a", trajectories=[trajectory("generator", r) for r in (1.0, 0.0, None)]),
-    Episode(problem_id="b", trajectories=[trajectory("generator", r) for r in (0.5, 0.5)]),
-]
+DIFFERING, TIED = (
+    [trajectory("generator", r) for r in rewards] for rewards in ((1.0, 0.0, None), (0.5, 0.5))
+)
 
 
 def test_gae_rewards_are_relative_to_their_group_and_nothing_unjudged_is_learned_from() -> None:
-    samples, left_out = samples_of(config(), 2, EPISODES)
+    samples, left_out = samples_of(config(), 2, DIFFERING, TIED)
     assert [s.reward for s in samples] == [0.5, -0.5]  # the tied group has nothing to teach
     assert all(s.advantage is None for s in samples)
     assert left_out == {"groups_without_signal": 0.5, "dropped": 1.0}
 
 
-def test_raw_rewards_where_centring_is_off() -> None:
-    raw = config(generator={"learner": {"estimator": {"center_rewards": False}}})
-    samples, _ = samples_of(raw, 2, EPISODES)
-    assert [s.reward for s in samples] == [1.0, 0.0, 0.5, 0.5]
-
-
-def test_grpo_leaves_out_groups_without_signal() -> None:
-    grpo = config(generator={"learner": {"estimator": {"kind": "grpo"}}})
-    samples, left_out = samples_of(grpo, 2, EPISODES)
-    assert len(samples) == 2 and left_out["groups_without_signal"] == 0.5
-    assert sum(s.advantage or 0.0 for s in samples) == pytest.approx(0.0)
-
-
 @pytest.mark.parametrize(
-    ("credit", "trained"),
-    [("stage", [False, False, False, True, True]), ("all", [False, True, True, True, True])],
+    ("credit", "trained", "segments"),
+    [
+        ("stage", [False, False, False, True, True], ()),
+        ("all", [False, True, True, True, True], ()),
+        ("stage_gae", [False, True, True, True, True], (2, 2)),  # each turn is one step
+    ],
 )
-def test_stage_credit_trains_the_tokens_of_the_stage(credit: str, trained: list[bool]) -> None:
-    samples, _ = samples_of(config(credit={"kind": credit}), 2, EPISODES)
-    assert list(samples[0].trained) == trained
+def test_stage_credit_trains_the_tokens_of_the_stage(
+    credit: str, trained: list[bool], segments: tuple[int, ...]
+) -> None:
+    samples, _ = samples_of(config(credit={"kind": credit}), 2, DIFFERING, TIED)
+    assert [(list(s.trained), s.segments) for s in samples] == [(trained, segments)] * 2
 
 
-def test_completions_that_were_cut_off_may_carry_no_loss() -> None:
+@pytest.mark.parametrize(("masked", "trained"), [(True, [4, 2]), (False, [4, 4])])
+def test_completions_that_were_cut_off_may_carry_no_loss(masked: bool, trained: list[int]) -> None:
     whole, cut = trajectory("generator", 1.0), trajectory("generator", 0.0)
     last = cut.turns[-1]
     cut.turns[-1] = replace(last, completion=replace(last.completion, finish_reason=FinishReason.LENGTH))
-    episodes = [Episode(problem_id="a", trajectories=[whole, cut])]
-    masked = config(credit={"kind": "all"}, generator={"learner": {"mask_truncated": True}})
-    samples, _ = samples_of(masked, 2, episodes)
-    assert [sum(s.trained) for s in samples] == [4, 2]
-    samples, _ = samples_of(config(credit={"kind": "all"}), 2, episodes)
-    assert [sum(s.trained) for s in samples] == [4, 4]
+    settings = config(credit={"kind": "all"}, generator={"learner": {"mask_truncated": masked}})
+    samples, _ = samples_of(settings, 2, [whole, cut])
+    assert [sum(s.trained) for s in samples] == trained
 
 
 def test_the_discriminator_has_no_stages() -> None:
-    episodes = [
-        Episode(
-            problem_id="a", trajectories=[trajectory("discriminator", r, stages=(0,)) for r in (0.1, 0.9)]
-        )
-    ]
-    samples, _ = samples_of(config(credit={"kind": "stage"}), 4, episodes, "discriminator")
+    suites = [trajectory("discriminator", r, stages=(0,)) for r in (0.1, 0.9)]
+    samples, _ = samples_of(config(credit={"kind": "stage"}), 4, suites, role="discriminator")
     assert [list(s.trained) for s in samples] == [[False, True, True]] * 2
 
 
 def test_an_episode_without_any_reward_gives_no_sample() -> None:
-    episodes = [Episode(problem_id="a", trajectories=[trajectory("generator", None)])]
-    samples, left_out = samples_of(config(), 1, episodes)
+    samples, left_out = samples_of(config(), 1, [trajectory("generator", None)])
     assert samples == () and left_out["dropped"] == 1.0
-
-
-# ---------------------------------------------------------------------- stage credit
-def test_stage_gae_takes_each_turn_as_one_step() -> None:
-    samples, _ = samples_of(config(credit={"kind": "stage_gae"}), 2, EPISODES)
-    assert [s.segments for s in samples] == [(2, 2)] * 2
-    assert all(sum(s.trained) == sum(s.sampled) for s in samples)
-    plain, _ = samples_of(config(credit={"kind": "all"}), 2, EPISODES)
-    assert [s.segments for s in plain] == [()] * 2
 
 
 def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
@@ -132,12 +113,8 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
     attempts = [trajectory("generator", r) for r in rewards]
     for number, attempt in enumerate(attempts):
         attempt.place = (number // 4, number // 2)
-    settings = {
-        "credit": {"kind": "tree", "branches": 2, "continuations": 2},
-        "generator": {"learner": {"estimator": {"kind": "dr_grpo"}}},
-    }
-    episodes = [Episode(problem_id="a", trajectories=attempts)]
-    samples, left_out = samples_of(config(**settings), 1, episodes)
+    tree = config("dr_grpo", credit={"kind": "tree", "branches": 2, "continuations": 2})
+    samples, left_out = samples_of(tree, 1, attempts)
     assert [s.advantage for s in samples] == [0.25, -0.25]
     assert left_out == {"groups_without_signal": 0.5, "dropped": 1.0}, "the other prefix's branches are alike"
     for sample in samples:
@@ -145,47 +122,37 @@ def test_tree_credit_is_a_branchs_value_beyond_its_siblings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("estimator", "keys", "message"),
     [
+        ("grpo", {"credit": {"kind": "stage_gae"}}, "stage_gae needs"),
+        (None, {"credit": {"kind": "tree", "branches": 3}}, "must be a multiple"),
+        ("hierarchical_grpo", {"credit": {"kind": "tree"}}, "hierarchical_grpo compares prefixes"),
         (
-            {"credit": {"kind": "stage_gae"}, "generator": {"learner": {"estimator": {"kind": "grpo"}}}},
-            "stage_gae needs",
-        ),
-        ({"credit": {"kind": "tree", "branches": 3}}, "must be a multiple"),
-        (
-            {
-                "credit": {"kind": "tree"},
-                "generator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}},
-            },
-            "hierarchical_grpo compares prefixes",
-        ),
-        (
+            None,
             {"discriminator": {"learner": {"estimator": {"kind": "hierarchical_grpo"}}}},
             "its suites do not branch",
         ),
-        ({"device": "cpu", "generator": {"learner": {"precision": "fp16"}}}, "fp16 is for device cuda"),
-        ({"device": "cpu", "generator": {"engine": {"sleep": True}}}, "sleep has no effect with device cpu"),
-        ({"generator": {"engine": {"sleep": True}}}, "vLLM puts one engine of a process to sleep"),
-        (
-            {"device": "cpu", "generator": {"learner": {"offload": "all"}}},
-            "no effect with device cpu",
-        ),
-        ({"local": True, "generator": {"learner": {"workers": 2}}}, "no effect with local"),
+        (None, {"device": "cpu", "generator": {"learner": {"precision": "fp16"}}}, "fp16 is for device cuda"),
+        (None, {"device": "cpu", "generator": {"engine": {"sleep": True}}}, "sleep has no effect"),
+        (None, {"generator": {"engine": {"sleep": True}}}, "one engine of a process to sleep"),
+        (None, {"device": "cpu", "generator": {"learner": {"offload": "all"}}}, "no effect with device cpu"),
+        (None, {"local": True, "generator": {"learner": {"workers": 2}}}, "no effect with local"),
     ],
 )
-def test_credit_and_learners_that_make_no_sense_are_refused(keys: dict, message: str) -> None:
+def test_credit_and_learners_that_make_no_sense_are_refused(
+    estimator: str | None, keys: dict, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
-        config(**keys)
+        config(estimator, **keys)
 
 
 def test_rae_remembers_from_batch_to_batch() -> None:
-    settings = config(generator={"learner": {"estimator": {"kind": "rae"}}})
-    credit, resumed = (credit_of(settings, "generator") for _ in range(2))
-    first, _ = credit.samples(played(EPISODES), stage=1)
+    credit, resumed = (credit_of(config("rae"), "generator") for _ in range(2))
+    first, _ = credit.samples(played(DIFFERING, TIED), stage=1)
     assert [s.advantage for s in first] == [1.0, 0.0, 0.5, 0.5]
     resumed.load_state_dict(json.loads(json.dumps(credit.state_dict())))
     for state in (credit, resumed):
-        second, _ = state.samples(played(EPISODES), stage=1)
+        second, _ = state.samples(played(DIFFERING, TIED), stage=1)
         assert [s.advantage for s in second] == pytest.approx([0.5, -0.5, 0.0, 0.0])
 
 
@@ -195,22 +162,18 @@ def test_a_further_attempt_learns_at_any_stage_and_is_compared_with_its_like(sta
         replace(trajectory("generator", r, stages=(2,)), number=2, group="attempt 2") for r in (1.0, 0.0)
     ]
     first = [trajectory("generator", r) for r in (0.0, 0.0, 1.0)]
-    grpo = config(generator={"learner": {"estimator": {"kind": "grpo"}}})
-    samples, _ = samples_of(grpo, stage, [Episode(problem_id="a", trajectories=[*first, *again])])
+    samples, _ = samples_of(config("grpo"), stage, [*first, *again])
     assert [sum(s.trained) for s in samples] == [2] * 5
     assert (samples[3].advantage or 0.0) == -(samples[4].advantage or 0.0) > 0
 
 
 # ---------------------------------------------------------------------- what follows the stage under training
-def three_stages(settings: Config, stage: int) -> list[SampleSpec]:
+def three_stages(settings: Config, stage: int) -> Sequence[SampleSpec]:
     attempts = [
         trajectory("generator", reward, stages=(1, 2, 3), last_token=10 + number)
         for number, reward in enumerate((1.0, 0.0, 0.25, 0.5))
     ]
-    specs, _ = credit_of(settings, "generator").samples(
-        played([Episode(problem_id="a", trajectories=attempts)]), stage
-    )
-    return list(specs)
+    return credit_of(settings, "generator").samples(played(attempts), stage)[0]
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
@@ -250,6 +213,5 @@ def test_tokens_after_the_stage_are_not_scored_and_the_update_is_the_same(
     ],
 )
 def test_tokens_after_the_stage_are_kept_if_the_advantage_depends_on_them(learner: dict[str, Any]) -> None:
-    for spec in three_stages(config(generator={"learner": learner}), stage=1):
-        (sample,) = made((spec,), {})[0]
+    for sample in made(three_stages(config(generator={"learner": learner}), stage=1)):
         assert sum(sample.trained) == 2 and sum(sample.sampled) == 6

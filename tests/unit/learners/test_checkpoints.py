@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,15 +17,13 @@ STATE = {"step": 1, "score": 0.5, "parts": {"curriculum": {"done": 1, "memory": 
 
 
 class FullDisk:
-    def save_pretrained(self, directory: Path) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    """Where the files of a tokenizer go. The tokenizers library writes by itself and raises no OSError."""
 
-
-class FullDiskInRust:
-    """The tokenizers library writes by itself and raises no OSError."""
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
     def save_pretrained(self, directory: Path) -> None:
-        raise Exception("No space left on device (os error 28)")
+        raise self.error
 
 
 TOKENIZERS = {"generator": Tokenizer(), "discriminator": Tokenizer()}
@@ -53,13 +52,15 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 # ---------------------------------------------------------------------- writing
-def test_what_is_saved_is_read(store, policies):
+def test_what_is_saved_is_read_even_if_the_learners_files_are_gone(store, policies):
     path = store.save(1, policies, TOKENIZERS, STATE)
     assert path.name == "step_000001"
-    assert read_checkpoint(path) == STATE
     for name, source in policies.items():
-        assert (path / name / "model.safetensors").read_bytes() == (source / "model.safetensors").read_bytes()
+        weights = (source / "model.safetensors").read_bytes()
+        shutil.rmtree(source)
+        assert (path / name / "model.safetensors").read_bytes() == weights
         assert (path / name / "tokenizer.json").is_file()
+    assert read_checkpoint(path) == STATE
 
 
 def test_the_manifest_names_every_file_but_itself(store, policies):
@@ -69,13 +70,6 @@ def test_the_manifest_names_every_file_but_itself(store, policies):
     assert all(
         manifest[name]["bytes"] == len(data) for name, data in contents(path).items() if name in manifest
     )
-
-
-def test_a_checkpoint_outlives_the_directories_it_was_made_of(store, policies):
-    path = store.save(1, policies, TOKENIZERS, STATE)
-    for source in policies.values():
-        shutil.rmtree(source)
-    assert read_checkpoint(path) == STATE
 
 
 def test_it_is_copied_where_hard_links_are_impossible(store, policies, monkeypatch):
@@ -119,34 +113,34 @@ def pauses(monkeypatch) -> list[float]:
     return made
 
 
-def full_disk(source, target):
-    raise OSError(errno.ENOSPC, "No space left on device")
+NO_SPACE = OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("where", ["weights", "tokenizer", "state", "rename"])
+def full_disk(*_: object) -> None:
+    raise NO_SPACE
+
+
+@pytest.mark.parametrize("where", ["weights", "tokenizer", "tokenizer in Rust", "state", "rename"])
 def test_a_full_disk_leaves_the_earlier_checkpoints_as_they_are(store, policies, monkeypatch, pauses, where):
     earlier = store.save(1, policies, TOKENIZERS, STATE)
     before = contents(earlier)
-    tokenizers = TOKENIZERS | ({"discriminator": FullDisk()} if where == "tokenizer" else {})
-    if where == "weights":
-        monkeypatch.setattr(os, "link", full_disk)
-    if where == "state":
-        monkeypatch.setattr(os, "fsync", lambda fd: full_disk(fd, fd))
-    if where == "rename":
-        monkeypatch.setattr(os, "replace", full_disk)
-    with pytest.raises(CheckpointError, match="free some space") as caught:
+    tokenizers: dict[str, Any] = dict(TOKENIZERS)
+    match where:
+        case "weights":
+            monkeypatch.setattr(os, "link", full_disk)
+        case "tokenizer":
+            tokenizers["discriminator"] = FullDisk(NO_SPACE)
+        case "tokenizer in Rust":
+            tokenizers["discriminator"] = FullDisk(Exception("No space left on device (os error 28)"))
+        case "state":
+            monkeypatch.setattr(os, "fsync", full_disk)
+        case "rename":
+            monkeypatch.setattr(os, "replace", full_disk)
+    with pytest.raises(CheckpointError, match=r"step 2.*free some space.*--resume"):
         store.save(2, policies, tokenizers, STATE)
-    assert "step 2" in str(caught.value) and "--resume" in str(caught.value)
     assert contents(earlier) == before
     assert read_checkpoint(store.latest()) == STATE
-    assert sorted(p.name for p in store.root.iterdir()) == ["step_000001"]
-
-
-def test_a_full_disk_reported_by_the_tokenizers_library_is_a_full_disk(store, policies, pauses):
-    store.save(1, policies, TOKENIZERS, STATE)
-    with pytest.raises(CheckpointError, match="free some space"):
-        store.save(2, policies, TOKENIZERS | {"generator": FullDiskInRust()}, STATE)
-    assert sorted(p.name for p in store.root.iterdir()) == ["step_000001"]
+    assert [p.name for p in store.root.iterdir()] == ["step_000001"]
 
 
 def test_another_error_is_passed_on_with_its_words(store, policies, pauses):
@@ -201,26 +195,32 @@ def rewrite(file: Path, data: bytes) -> None:
     file.write_bytes(data)
 
 
-def test_a_truncated_file_is_named(saved):
-    file = saved / WEIGHTS
+def missing(file: Path) -> None:
+    file.unlink()
+
+
+def truncated(file: Path) -> None:
     rewrite(file, file.read_bytes()[:-10])
-    with pytest.raises(CheckpointError, match=f"{WEIGHTS} is truncated .890 of 900 bytes.*step_000001"):
-        read_checkpoint(saved)
 
 
-def test_one_flipped_bit_is_found(saved):
-    file = saved / WEIGHTS
+def corrupted(file: Path) -> None:
     data = bytearray(file.read_bytes())
     data[450] ^= 1
     rewrite(file, bytes(data))
-    with pytest.raises(CheckpointError, match=f"{WEIGHTS} is corrupted"):
-        read_checkpoint(saved)
 
 
-@pytest.mark.parametrize("name", [WEIGHTS, "discriminator/tokenizer.json"])
-def test_a_missing_file_is_named(saved, name):
-    (saved / name).unlink()
-    with pytest.raises(CheckpointError, match=f"{name} is missing"):
+@pytest.mark.parametrize(
+    ("damage", "name", "said"),
+    [
+        (missing, WEIGHTS, "is missing"),
+        (missing, "discriminator/tokenizer.json", "is missing"),
+        (truncated, WEIGHTS, "is truncated .890 of 900 bytes.*step_000001"),
+        (corrupted, WEIGHTS, "is corrupted"),
+    ],
+)
+def test_a_damaged_file_is_named(saved, damage, name, said):
+    damage(saved / name)
+    with pytest.raises(CheckpointError, match=f"{name} {said}"):
         read_checkpoint(saved)
 
 
@@ -241,39 +241,8 @@ def test_a_checkpoint_of_an_older_version_is_refused(store, policies):
 
 
 def test_a_missing_checkpoint_says_which_ones_there_are(saved):
-    with pytest.raises(
-        CheckpointError, match="no such checkpoint directory; others there: step_000001, step_000002"
-    ):
+    with pytest.raises(CheckpointError, match="step_000001, step_000002"):
         read_checkpoint(saved.parent / "step_000077")
-
-
-def test_damage_to_one_checkpoint_does_not_reach_another(saved, store):
-    rewrite(saved / WEIGHTS, b"")
-    assert read_checkpoint(store.root / "step_000001") == STATE
-
-
-# ---------------------------------------------------------------------- pruning
-def test_pruning_keeps_the_last_the_best_and_the_protected(store, policies):
-    for step in range(1, 8):
-        store.save(step, policies, TOKENIZERS, STATE)
-    store.mark_best(store.root / "step_000002")
-    store.prune({"step_000004"})
-    names = sorted(p.name for p in store.root.glob("step_*"))
-    assert names == ["step_000002", "step_000004", "step_000006", "step_000007"]
-    assert read_checkpoint(store.root / "best") == STATE
-
-
-def test_the_best_may_change(store, policies):
-    first, second = (store.save(step, policies, TOKENIZERS, STATE) for step in (1, 2))
-    store.mark_best(first)
-    store.mark_best(second)
-    assert os.readlink(store.root / "best") == "step_000002"
-
-
-def test_pruning_few_checkpoints_deletes_none(store, policies):
-    store.save(1, policies, TOKENIZERS, STATE)
-    store.prune(set())
-    assert store.latest().name == "step_000001"
 
 
 # ---------------------------------------------------------------------- what fits this run
@@ -299,8 +268,12 @@ def directory_with(path: Path, config: dict | None) -> Path:
     return path
 
 
-def test_the_same_architecture_fits(tmp_path):
-    ours = directory_with(tmp_path / "ours", SHAPE)
+@pytest.fixture
+def ours(tmp_path) -> Path:
+    return directory_with(tmp_path / "ours", SHAPE)
+
+
+def test_the_same_architecture_fits(tmp_path, ours):
     theirs = directory_with(tmp_path / "theirs", SHAPE | {"torch_dtype": "bfloat16"})
     check_fits(theirs, ours, learner(), learner(learning_rate_scale=2.0))
 
@@ -308,64 +281,62 @@ def test_the_same_architecture_fits(tmp_path):
 @pytest.mark.parametrize(
     ("key", "value"), [("model_type", "llama"), ("hidden_size", 64), ("vocab_size", 32000)]
 )
-def test_another_architecture_is_refused_with_both_values(tmp_path, key, value):
-    ours = directory_with(tmp_path / "ours", SHAPE)
+def test_another_architecture_is_refused_with_both_values(tmp_path, ours, key, value):
     theirs = directory_with(tmp_path / "theirs", SHAPE | {key: value})
-    with pytest.raises(CheckpointError, match=f"{key} is {value}, but this run's model .* has {SHAPE[key]}"):
+    with pytest.raises(CheckpointError, match=f"{key} is {value}, .* {SHAPE[key]}"):
         check_fits(theirs, ours, learner(), learner())
     check_fits(theirs, Path("owner/name"), learner(), learner())  # a hub's: not here to be compared
 
 
-def test_a_checkpoint_without_a_config_is_refused(tmp_path):
-    ours = directory_with(tmp_path / "ours", SHAPE)
+def test_a_checkpoint_without_a_config_is_refused(tmp_path, ours):
     with pytest.raises(CheckpointError, match=r"no readable config\.json"):
         check_fits(directory_with(tmp_path / "theirs", None), ours, learner(), learner())
+
+
+GAE, GRPO = ({"estimator": {"kind": kind}} for kind in ("gae", "grpo"))
 
 
 @pytest.mark.parametrize(
     ("saved", "now", "key"),
     [
-        ({"estimator": {"kind": "gae"}}, {"estimator": {"kind": "grpo"}}, "estimator.kind"),
-        ({"estimator": {"kind": "grpo"}}, {"estimator": {"kind": "gae"}}, "estimator.kind"),
-        (
-            {"estimator": {"kind": "gae"}},
-            {"estimator": {"kind": "gae", "critic": "model"}},
-            "estimator.critic",
-        ),
+        (GAE, GRPO, "estimator.kind"),
+        (GRPO, GAE, "estimator.kind"),
+        (GAE, {"estimator": {"kind": "gae", "critic": "model"}}, "estimator.critic"),
         ({}, LORA, "lora"),
         (LORA, {}, "lora"),
         (LORA, {"lora": {"rank": 8, "alpha": 8}}, "lora"),
         (LORA, {"lora": {"rank": 4, "alpha": 16}}, "lora"),
     ],
 )
-def test_another_tuning_is_refused(tmp_path, saved, now, key):
+def test_another_tuning_is_refused(tmp_path, ours, saved, now, key):
     """Else what was trained would be thrown away without a word."""
-    ours = directory_with(tmp_path / "ours", SHAPE)
     theirs = directory_with(tmp_path / "generator", SHAPE)
     with pytest.raises(CheckpointError, match=f"generator: saved with {key} .*resume with the same {key}"):
         check_fits(theirs, ours, learner(**saved), learner(**now))
 
 
 @pytest.mark.parametrize("changed", [{"estimator": "gae"}, {"estimator": None}, {"lora": ...}])
-def test_settings_of_an_older_version_are_refused(tmp_path, changed):
-    ours = directory_with(tmp_path / "ours", SHAPE)
+def test_settings_of_an_older_version_are_refused(tmp_path, ours, changed):
     theirs = directory_with(tmp_path / "generator", SHAPE)
     saved = {key: value for key, value in (learner() | changed).items() if value is not ...}
-    with pytest.raises(CheckpointError, match=r"generator: written by an older version.*start a new run"):
+    with pytest.raises(CheckpointError, match="generator: written by an older version"):
         check_fits(theirs, ours, saved, learner())
 
 
-def test_an_adapter_is_of_the_model_beneath_it(tmp_path):
-    ours = directory_with(tmp_path / "ours", SHAPE)
+def test_an_adapter_is_of_the_model_beneath_it(tmp_path, ours):
     other = directory_with(tmp_path / "other", SHAPE | {"hidden_size": 192})
     saved = directory_with(tmp_path / "generator", None)
-    with pytest.raises(CheckpointError, match="generator: written by an older version"):
-        check_fits(saved, ours, learner(**LORA), learner(**LORA))
-    for base in (ours, "owner/name", tmp_path / "gone"):
+
+    def check(base: Path | str) -> None:
         (saved / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(base)}))
         check_fits(saved, ours, learner(**LORA), learner(**LORA))
+
+    for base in (ours, "owner/name", tmp_path / "gone"):
+        check(base)
         assert base_of(saved) == str(base)
-    (saved / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(other)}))
     with pytest.raises(CheckpointError, match="hidden_size is 192"):
+        check(other)
+    (saved / "adapter_config.json").unlink()
+    with pytest.raises(CheckpointError, match="generator: written by an older version"):
         check_fits(saved, ours, learner(**LORA), learner(**LORA))
     assert base_of(ours) is None and base_of("owner/name") is None

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from learners.checkpoints import CheckpointError, CheckpointStore
 from learners.files import WEIGHTS_FILE
-from learners.health import MAX_RELOADS, Health
+from learners.health import Health
 from learners.learner import NotFinite
 from learners.memory import DeviceMemory
 from learners.objective import Objective
@@ -94,18 +94,13 @@ def test_where_memory_runs_out_micro_batches_are_halved_and_the_update_is_the_sa
 
 
 def test_memory_that_cannot_do_for_one_sample_is_an_error(make_learner, sample_of, monkeypatch):
-    tried = []
-
-    def never(*arguments, **options):
-        tried.append(arguments)
-        raise torch.OutOfMemoryError("scripted")
-
     learner = make_learner(microbatch_tokens=64)
     sample = sample_of(learner, [3] * 20, [4] * 20)
+    never = mock.Mock(side_effect=torch.OutOfMemoryError("scripted"))
     monkeypatch.setattr(Objective, "part", never)
-    with pytest.raises(OutOfMemory, match=r"one sequence at a time \(scripted\): take shorter"):
+    with pytest.raises(OutOfMemory, match=r"one sequence at a time \(scripted\)"):
         learner.step(batch(sample))
-    assert len(tried) == 1, "it is one sequence already"
+    assert never.call_count == 1, "it is one sequence already"
 
 
 def test_workers_that_share_a_model_begin_anew_if_smaller_micro_batches_can_help(
@@ -121,7 +116,7 @@ def test_workers_that_share_a_model_begin_anew_if_smaller_micro_batches_can_help
     assert (str(again), again.policy) == ("scripted", learner.name)
     assert 0 < again.most_tokens < 40, "both samples have 40 tokens"
     learner.limit_micro_batches(0, again.most_tokens)
-    with pytest.raises(OutOfMemory, match=r"one sequence at a time \(scripted\): take shorter"):
+    with pytest.raises(OutOfMemory, match="one sequence at a time"):
         learner.step(batch(*samples))
 
 
@@ -188,16 +183,6 @@ def test_what_was_given_up_for_good_stays_so_when_the_learner_goes_back(make_lea
     assert learner.health.reloads_in_a_row == 1, "a step that makes no update proves nothing"
     learn(learner, batch(good, step=7), lambda name, version: tmp_path)
     assert learner.health.reloads_in_a_row == 0
-
-
-def test_going_back_again_and_again_is_given_up(make_learner, sample_of, tmp_path):
-    learner = make_learner(1e-2)
-    save_learner(learner, tmp_path)
-    bad = sample_of(learner, [3], [4], advantage=math.nan)
-    with pytest.raises(NotFinite):
-        for step in range(1, 100):
-            learn(learner, batch(bad, step=step), lambda name, version: tmp_path)
-    assert learner.version == 3 + MAX_RELOADS * 4
 
 
 def test_weights_that_a_checkpoint_lacks_are_missed(make_learner, tmp_path):

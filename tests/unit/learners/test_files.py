@@ -1,6 +1,7 @@
 """What a model's files hold, beside the weights that are trained."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,9 @@ from actors.settings import TransformersEngineSettings
 from actors.transformers_policy import TransformersPolicy
 from learners.adapters import merged_folder
 from learners.files import fill, open_empty, write_model
-from learners.learner import Learner
 from learners.models import buffers_of, load_model
 from learners.parallel import WorkerGroup, shard
 from learners.recovery import go_back
-from learners.settings import LearnerSettings
 from learners.state import save_learner
 from learners.tuning import Scorer, decoder_layers
 from tests.learning import Tokenizer, batch, random_samples, save_tiny_model
@@ -59,28 +58,23 @@ def same_buffers(one: PreTrainedModel, other: PreTrainedModel) -> bool:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("lora", [None, {"rank": 4}], ids=["full", "lora"])
 async def test_buffers_are_saved_and_published(
-    scaled: Path, tmp_path: Path, lora: dict[str, int] | None
+    make_learner, scaled: Path, tmp_path: Path, lora: dict[str, int] | None
 ) -> None:
-    settings = LearnerSettings.model_validate({"estimator": {"kind": "grpo"}, "lora": lora})
-    learner = Learner(settings, 1e-2, scaled, scaled)
+    learner = make_learner(path=scaled, lora=lora)
     learner.step(batch(*random_samples(1, 4)))
     save_learner(learner, tmp_path / "saved")
     Tokenizer().save_pretrained(tmp_path / "saved")
-    if lora:
-        with merged_folder(tmp_path / "saved", "bfloat16") as folder:
-            saved = load_model(folder)
-    else:
-        saved = load_model(tmp_path / "saved")
-    assert same_buffers(saved, load_model(scaled))
+    place = nullcontext(tmp_path / "saved") if lora is None else merged_folder(tmp_path / "saved", "bfloat16")
+    with place as folder:
+        assert same_buffers(load_model(folder), load_model(scaled))
     update = learner.export()
     assert update.tensors.keys() >= SCALARS
     engine = TransformersPolicy(str(scaled), TransformersEngineSettings(max_model_len=64))
     assert (await engine.load_weights(update)).probe_difference < 1e-4
 
 
-def test_going_back_takes_the_buffers_along(scaled: Path, tmp_path: Path) -> None:
-    settings = LearnerSettings.model_validate({"estimator": {"kind": "grpo"}})
-    learner = Learner(settings, 1e-2, scaled, scaled)
+def test_going_back_takes_the_buffers_along(make_learner, scaled: Path, tmp_path: Path) -> None:
+    learner = make_learner(path=scaled)
     save_learner(learner, tmp_path / "saved")
     for buffer in buffers_of(learner.policy.model).values():
         buffer.fill_(torch.nan)

@@ -8,14 +8,16 @@ import torch
 from learners.losses import importance_weights, kl, policy_loss, value_loss
 from learners.settings import KlInReward
 
-LOW, HIGH = 0.2, 0.28
+BOUNDS = {"clip_low": 0.2, "clip_high": 0.28}
+ONE_ROW = torch.zeros(3, dtype=torch.long)
 
 
 def loss_of(ratios, advantages, sequences=None, **options):
     logprobs = torch.tensor(ratios, dtype=torch.float64).log().requires_grad_()
     rows = torch.tensor(sequences or [0] * len(ratios))
-    options = {"clip_low": LOW, "clip_high": HIGH} | options
-    result = policy_loss(logprobs, torch.zeros_like(logprobs), torch.tensor(advantages), rows, **options)
+    result = policy_loss(
+        logprobs, torch.zeros_like(logprobs), torch.tensor(advantages), rows, **BOUNDS, **options
+    )
     result.loss_N.sum().backward()
     return result, logprobs.grad.tolist()
 
@@ -49,14 +51,8 @@ def test_tokens_that_clipping_decides_are_counted_and_the_interval_is_asymmetric
 def test_a_token_that_the_engine_held_impossible_breaks_no_update(objective, advantage):
     """e^100 is no fp32: its gradient would be NaN even where the ratio is clipped."""
     logprobs = torch.tensor([-1.0], requires_grad=True)
-    options = {"clip_low": LOW, "clip_high": HIGH, "objective": objective}
-    found = policy_loss(
-        logprobs,
-        torch.tensor([-101.0]),
-        torch.tensor([advantage]),
-        torch.zeros(1, dtype=torch.long),
-        **options,
-    )
+    options = BOUNDS | {"objective": objective}
+    found = policy_loss(logprobs, torch.tensor([-101.0]), torch.tensor([advantage]), ONE_ROW[:1], **options)
     found.loss_N.sum().backward()
     assert found.loss_N.isfinite().all() and found.approximate_kl_N.isfinite().all()
     assert logprobs.grad.isfinite().all()
@@ -65,10 +61,7 @@ def test_a_token_that_the_engine_held_impossible_breaks_no_update(objective, adv
 def test_gspo_weighs_each_tokens_own_gradient():
     """As importance weights do, after the loss."""
     logprobs = torch.tensor([0.1, -0.2, 0.05], requires_grad=True)
-    rows = torch.zeros(3, dtype=torch.long)
-    found = policy_loss(
-        logprobs, torch.zeros(3), torch.ones(3), rows, clip_low=LOW, clip_high=HIGH, objective="gspo"
-    )
+    found = policy_loss(logprobs, torch.zeros(3), torch.ones(3), ONE_ROW, **BOUNDS, objective="gspo")
     (found.loss_N * torch.tensor([1.0, 2.0, 0.0])).sum().backward()
     ratio = exp(-0.05 / 3)
     assert logprobs.grad.tolist() == pytest.approx([-ratio, -2 * ratio, 0.0])
@@ -104,20 +97,6 @@ def test_approximate_kl_is_k3_and_carries_no_gradient():
     assert not result.approximate_kl_N.requires_grad
 
 
-def test_equal_policies_have_no_kl_and_nothing_clipped():
-    logprobs = torch.tensor([-1.0, -7.0])
-    result = policy_loss(
-        logprobs,
-        logprobs.clone(),
-        torch.ones(2),
-        torch.zeros(2, dtype=torch.long),
-        clip_low=LOW,
-        clip_high=HIGH,
-    )
-    assert result.clipped_N.tolist() == result.approximate_kl_N.tolist() == [0.0, 0.0]
-    assert all(kl(logprobs, logprobs, k).tolist() == [0.0, 0.0] for k in ("k1", "k2", "k3"))
-
-
 def test_kl_hand_computed():
     policy, reference = torch.tensor([-1.0, -1.0]), torch.tensor([-2.0, 0.0])
     assert kl(policy, reference, "k1").tolist() == [1.0, -1.0]
@@ -130,14 +109,6 @@ def test_k3_of_one_token_is_bounded():
     found = kl(policy, reference)
     found.sum().backward()
     assert found.tolist() == [10.0, 10.0] and policy.grad.tolist() == [0.0, 0.0]
-
-
-@pytest.mark.parametrize("estimator", ["k1", "k3"])
-def test_k1_and_k3_are_the_kl_in_expectation(estimator):
-    policy, reference = torch.tensor([0.7, 0.2, 0.1]), torch.tensor([0.3, 0.3, 0.4])
-    expected = (policy * kl(policy.log(), reference.log(), estimator)).sum()
-    exact = (policy * (policy / reference).log()).sum()
-    assert expected.item() == pytest.approx(exact.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("distance", [0.03, 0.3, 1.0])
@@ -157,11 +128,7 @@ def test_kl_in_the_reward_has_by_default_the_gradient_of_the_kl(distance):
 
 
 def test_value_loss_hand_computed():
-    values, old, returns = (
-        torch.tensor([1.0, 2.0, 0.0]),
-        torch.tensor([1.0, 1.0, 1.0]),
-        torch.tensor([0.5, 2.0, 0.0]),
-    )
+    values, old, returns = torch.tensor([[1.0, 2.0, 0.0], [1.0, 1.0, 1.0], [0.5, 2.0, 0.0]])
     assert value_loss(values, old, returns, None).tolist() == [0.25, 0.0, 0.0]
     # held at 1.2: (1.2 - 2)^2 = .64; held at .8: (.8 - 0)^2 = .64
     assert value_loss(values, old, returns, 0.2).tolist() == pytest.approx([0.25, 0.64, 0.64])

@@ -44,12 +44,8 @@ def address() -> Iterator[tuple[str, int]]:
 
 @pytest.fixture
 def server(address: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Server:
-    for name, value in (
-        ("AWS_ACCESS_KEY_ID", "x"),
-        ("AWS_SECRET_ACCESS_KEY", "y"),
-        ("AWS_EC2_METADATA_DISABLED", "true"),
-    ):
-        monkeypatch.setenv(name, value)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"):
+        monkeypatch.setenv(name, "true")
     monkeypatch.setattr(mirror, "RETRY_PAUSES_S", ())
     return Server(*address)
 
@@ -144,7 +140,7 @@ def test_an_older_checkpoint_of_the_same_step_is_replaced_whole(server: Server, 
 
 def test_a_bucket_that_is_not_there_is_refused_at_once(server: Server) -> None:
     uri = f"s3://nothing/of{server.query}"
-    with pytest.raises(CheckpointError, match=r"checkpoint.mirror s3://nothing/of.*the address has the form"):
+    with pytest.raises(CheckpointError, match=r"checkpoint.mirror s3://nothing/of"):
         Mirror(uri, "one").check(begins=True)
     with pytest.raises(CheckpointError, match="the address has the form"):
         fetch(uri, Path("/nonexistent"))

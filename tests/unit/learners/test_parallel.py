@@ -1,39 +1,15 @@
 """Layers that are spread over ranks, in a world of one."""
 
-from typing import Any
-
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from learners.attention import PACKED
 from learners.packing import row_of
 from learners.parallel import shard
 from learners.tuning import Scorer, decoder_layers
+from tests.learning import Live
 
 LAYERS = 8
-
-
-class Half(TorchDispatchMode):
-    """Remembers every bfloat16 storage that an operation makes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: dict[int, StorageWeakRef] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in made if isinstance(made, (tuple, list)) else (made,):
-            if type(tensor) is torch.Tensor and tensor.dtype == torch.bfloat16:
-                storage = tensor.untyped_storage()
-                self.seen[storage._cdata] = StorageWeakRef(storage)
-        return made
-
-    def alive(self) -> int:
-        """Bytes now: FSDP empties storages and keeps them."""
-        found = [torch.UntypedStorage._new_with_weak_ptr(reference.cdata) for reference in self.seen.values()]
-        return sum(storage.nbytes() for storage in found if storage is not None)
 
 
 def model() -> PreTrainedModel:
@@ -50,7 +26,7 @@ def model() -> PreTrainedModel:
 def scored(scorer: Scorer) -> tuple[torch.Tensor, int]:
     """(log-probabilities, bytes of bfloat16 that are alive when the pass has ended)."""
     row = row_of([[1, 2, 3, 4, 5], [6, 7, 8]])
-    with torch.autocast("cpu", dtype=torch.bfloat16), Half() as half:
+    with torch.autocast("cpu", dtype=torch.bfloat16), Live(dtype=torch.bfloat16) as half:
         logprobs, *_ = scorer(row, row.positions_N > 0, 1.0, False)
         return logprobs.detach(), half.alive()
 

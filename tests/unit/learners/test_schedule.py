@@ -21,10 +21,8 @@ def test_by_hand():
 
 
 @settings(max_examples=150, deadline=None)
-@given(
-    st.integers(0, 20), st.integers(1, 100), st.floats(0, 1), st.sampled_from(["linear", "cosine"]), st.data()
-)
-def test_it_rises_then_falls_and_stays_within_floor_and_one(warmup, after, floor, schedule, data):
+@given(st.integers(0, 20), st.integers(1, 100), st.floats(0, 1), st.sampled_from(["linear", "cosine"]))
+def test_it_rises_then_falls_and_stays_within_floor_and_one(warmup, after, floor, schedule):
     """R3, property 46: the schedule applies at every update."""
     factors = [factor(u, schedule, warmup, warmup + after, floor) for u in range(warmup + after + 3)]
     rising, falling = factors[:warmup], factors[warmup:]
@@ -34,32 +32,24 @@ def test_it_rises_then_falls_and_stays_within_floor_and_one(warmup, after, floor
 
 
 def test_the_learner_applies_it(make_learner, random_batch):
-    learner = make_learner(
-        1e-2,
-        schedule={"kind": "linear", "warmup_updates": 1, "decay_updates": 3, "floor": 0.0},
-        minibatch_samples=64,
-    )
+    schedule = {"kind": "linear", "warmup_updates": 1, "decay_updates": 3, "floor": 0.0}
+    learner = make_learner(1e-2, schedule=schedule, minibatch_samples=64)
     told, moved = [], []
     for step in (1, 2, 3, 4):
         before = weights(learner)
         told.append(learner.step(random_batch(learner, step))["learning_rate"])
         moved.append(largest_difference(before, weights(learner)))
     assert told == pytest.approx([1e-2, 1e-2, 5e-3, 0])
-    assert moved[0] == pytest.approx(1e-2, rel=0.05) and moved[3] == 0, (
-        "Adam's first step is the learning rate"
-    )
-    assert 0 < moved[2] < moved[1]
+    assert moved[0] == pytest.approx(1e-2, rel=0.05), "Adam's first step is the learning rate"
+    assert moved[1] > moved[2] > moved[3] == 0
 
 
 def test_a_critics_trunk_follows_the_schedule_and_its_head_only_the_halvings(make_learner, random_batch):
-    learner = make_learner(
-        1e-2,
-        estimator={"kind": "gae", "critic": "model", "value_learning_rate": 1e-3},
-        schedule={"warmup_updates": 10},
-    )
+    critic = {"kind": "gae", "critic": "model", "value_learning_rate": 1e-3}
+    learner = make_learner(1e-2, estimator=critic, schedule={"warmup_updates": 10})
     learner.health.learning_rate_factor = 0.5
     learner.step(random_batch(learner))
     head, trunk = (group["lr"] for group in learner.critic_optimizer.param_groups)
-    assert (head, trunk) == (pytest.approx(5e-4), pytest.approx(5e-4))
+    assert head == pytest.approx(1e-3 / 2) and trunk == pytest.approx(1e-2 / 10 / 2)
     assert trunk == learner.optimizer.param_groups[0]["lr"]
-    assert learner.current_learning_rate() == pytest.approx(1e-3), "of the next update"
+    assert learner.current_learning_rate() == pytest.approx(2 * trunk), "of the next update"

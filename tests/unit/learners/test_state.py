@@ -1,5 +1,6 @@
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,17 +10,14 @@ from torch.distributed.checkpoint import HuggingFaceStorageWriter
 
 from learners import files
 from learners.checkpoints import CheckpointError
-from learners.learner import Learner
 from learners.models import load_model
 from learners.recovery import go_back
-from learners.settings import LearnerSettings
 from learners.state import begin_save, load_learner, save_learner
-from learners.train_spec import LearnerSpec
-from tests.learning import largest_difference, weights
+from tests.learning import largest_difference, spec_of, weights
 
 
 @pytest.mark.parametrize("estimator", ["gae", "grpo"])
-def test_a_resumed_learner_continues_to_the_bit(make_learner, random_batch, model_path, tmp_path, estimator):
+def test_a_resumed_learner_continues_to_the_bit(make_learner, random_batch, resumed, tmp_path, estimator):
     settings = {"estimator": {"kind": estimator}, "schedule": {"warmup_updates": 5}, "minibatch_samples": 4}
     whole, first_half = make_learner(1e-2, **settings), make_learner(1e-2, **settings)
     batches = [random_batch(whole, step) for step in range(1, 5)]
@@ -27,13 +25,12 @@ def test_a_resumed_learner_continues_to_the_bit(make_learner, random_batch, mode
         whole.step(played)
         first_half.step(played)
     save_learner(first_half, tmp_path)
-    resumed = Learner(LearnerSettings(**settings), 1e-2, tmp_path, model_path, seed=99)
-    load_learner(resumed, tmp_path)
-    assert (resumed.version, resumed.updates) == (whole.version, whole.updates)
+    second_half = resumed(first_half, tmp_path)
+    assert (second_half.version, second_half.updates) == (whole.version, whole.updates)
     for played in batches[2:]:
-        assert resumed.step(played) == whole.step(played)
-    assert largest_difference(weights(whole), weights(resumed)) == 0
-    assert resumed.export().digest == whole.export().digest
+        assert second_half.step(played) == whole.step(played)
+    assert largest_difference(weights(whole), weights(second_half)) == 0
+    assert second_half.export().digest == whole.export().digest
 
 
 @pytest.mark.parametrize("lora", [None, {"rank": 4}])
@@ -43,48 +40,36 @@ def test_a_fresh_learner_has_the_weights_of_a_checkpoint_and_nothing_else(
     saved = make_learner(1e-2, lora=lora)
     saved.step(random_batch(saved))
     save_learner(saved, tmp_path)
-    spec = LearnerSpec(
-        settings=saved.settings,
-        learning_rate=1e-2,
-        model_path=str(tmp_path),
-        reference_path=str(model_path),
-        state_path=None,
-        device="cpu",
-        seed=99,
-    )
-    fresh = spec.build()
+    fresh = replace(spec_of(tmp_path, lora=lora), reference_path=str(model_path)).build()
     assert fresh.export().digest == saved.export().digest
     assert (fresh.version, fresh.updates, len(fresh.optimizer.state)) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("other", [{"precision": "fp16"}, {"trainable_layers": 1}])
 def test_it_goes_on_with_another_precision_or_fewer_layers(
-    make_learner, random_batch, model_path, tmp_path, other
+    make_learner, random_batch, resumed, tmp_path, other
 ):
     saved = make_learner(1e-2)
     saved.step(random_batch(saved))
     save_learner(saved, tmp_path)
-    resumed = Learner(LearnerSettings(**saved.settings.model_dump() | other), 1e-2, tmp_path, model_path)
-    load_learner(resumed, tmp_path)
-    assert (resumed.version, resumed.updates) == (saved.version, saved.updates)
-    resumed.step(random_batch(resumed, 2))
+    learner = resumed(saved, tmp_path, **other)
+    assert (learner.version, learner.updates) == (saved.version, saved.updates)
+    learner.step(random_batch(learner, 2))
 
 
-def test_saving_before_the_first_update_changes_nothing(make_learner, random_batch, model_path, tmp_path):
+def test_saving_before_the_first_update_changes_nothing(make_learner, random_batch, resumed, tmp_path):
     """A policy that waits for its phase is saved with the other, again and again."""
     never, saved = make_learner(), make_learner()
     save_learner(saved, tmp_path)
-    resumed = Learner(saved.settings, 1e-2, tmp_path, model_path, seed=99)
-    load_learner(resumed, tmp_path)
     played = random_batch(never)
     expected = never.step(played)
-    for learner in (saved, resumed):
+    for learner in (saved, resumed(saved, tmp_path)):
         assert learner.step(played) == expected
         assert largest_difference(weights(never), weights(learner)) == 0
 
 
 def test_a_parameter_without_gradients_begins_anew(
-    make_learner, random_batch, model_path, tmp_path, monkeypatch
+    make_learner, random_batch, resumed, tmp_path, monkeypatch
 ):
     """It has no moments to be saved; its first update is the same whether it was resumed before or not."""
 
@@ -103,20 +88,19 @@ def test_a_parameter_without_gradients_begins_anew(
     for learner in (whole, saved):
         learner.step(batches[0])
     save_learner(saved, tmp_path)
-    resumed = Learner(saved.settings, 1e-2, tmp_path, model_path, seed=99)
-    load_learner(resumed, tmp_path)
-    assert resumed.step(batches[1]) == whole.step(batches[1])
-    assert (weights(resumed)["gains"] == 1).all()
-    for learner in (whole, resumed):
+    again = resumed(saved, tmp_path)
+    assert again.step(batches[1]) == whole.step(batches[1])
+    assert (weights(again)["gains"] == 1).all()
+    for learner in (whole, again):
         use(learner)
-    assert resumed.step(batches[2]) == whole.step(batches[2])
-    assert (weights(resumed)["gains"] != 1).all()
-    assert largest_difference(weights(whole), weights(resumed)) == 0
+    assert again.step(batches[2]) == whole.step(batches[2])
+    assert (weights(again)["gains"] != 1).all()
+    assert largest_difference(weights(whole), weights(again)) == 0
 
 
 # ---------------------------------------------------------------------- while it goes on learning
 def test_a_save_is_of_the_moment_at_which_it_began(
-    make_learner, random_batch, model_path, tmp_path, monkeypatch
+    make_learner, random_batch, resumed, tmp_path, monkeypatch
 ):
     learner, unsaved = make_learner(estimator={"kind": "gae"}), make_learner(estimator={"kind": "gae"})
     batches = [random_batch(learner, step) for step in (1, 2)]
@@ -135,11 +119,10 @@ def test_a_save_is_of_the_moment_at_which_it_began(
     assert expected == unsaved.step(batches[1]) and learner.export().digest == unsaved.export().digest
     go_on.set()
     wait()
-    resumed = Learner(learner.settings, 1e-2, tmp_path, model_path, seed=99)
-    load_learner(resumed, tmp_path)
-    assert resumed.version == 1 and largest_difference(weights(resumed), before) == 0
-    assert resumed.step(batches[1]) == expected
-    assert resumed.export().digest == learner.export().digest
+    again = resumed(learner, tmp_path)
+    assert again.version == 1 and largest_difference(weights(again), before) == 0
+    assert again.step(batches[1]) == expected
+    assert again.export().digest == learner.export().digest
 
 
 def test_what_goes_wrong_while_it_is_written_is_not_lost(make_learner, random_batch, tmp_path, monkeypatch):
@@ -154,7 +137,7 @@ def test_what_goes_wrong_while_it_is_written_is_not_lost(make_learner, random_ba
         wait()
 
 
-def test_a_large_one_is_in_several_files(make_learner, random_batch, model_path, tmp_path, monkeypatch):
+def test_a_large_one_is_in_several_files(make_learner, random_batch, resumed, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "FILE_BYTES", 5_000)
     learner = make_learner()
     learner.step(random_batch(learner))
@@ -166,16 +149,14 @@ def test_a_large_one_is_in_several_files(make_learner, random_batch, model_path,
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
     assert index["weight_map"].keys() == weights(learner).keys()
     assert len(list((tmp_path / "learner_state").glob("*.safetensors"))) > 2
-    resumed = Learner(learner.settings, 1e-2, tmp_path, model_path, seed=99)
-    load_learner(resumed, tmp_path)
-    assert resumed.export().digest == learner.export().digest
+    again = resumed(learner, tmp_path)
+    assert again.export().digest == learner.export().digest
     played = random_batch(learner, 2)
-    assert resumed.step(played) == learner.step(played)
-    assert largest_difference(weights(resumed), weights(learner)) == 0
+    assert again.step(played) == learner.step(played)
     go_back(learner, tmp_path)
     assert learner.version == 1
     learner.step(played)
-    assert largest_difference(weights(resumed), weights(learner)) == 0
+    assert largest_difference(weights(again), weights(learner)) == 0
 
 
 @pytest.mark.parametrize("missing", ["a tensor", "a file"])

@@ -18,8 +18,8 @@ from sparring.core.errors import RunFailed
 from sparring.core.weights import PublishError
 from sparring.runtime import cluster
 from sparring.runtime.cluster import for_the_user
-from sparring.runtime.parts import Start
 from sparring.runtime.placement import Node, engine_name, parts_of, place
+from tests.unit.runtime.makers import start_at
 
 REMOTE = "ray::RolloutActor.publish()\n  File 'x.py', line 1\nPublishError: engine and learner differ"
 
@@ -31,16 +31,16 @@ def test_an_error_of_ours_is_itself_without_the_remote_traceback() -> None:
     assert for_the_user(wrapped) is ours
 
 
-def test_any_other_error_is_one_line_with_its_kind() -> None:
-    wrapped = RayTaskError(
-        "play", "ray::play()\n  File 'x.py'\nKeyError: 'a'", KeyError("a")
-    ).as_instanceof_cause()
-    for error, said in (
-        (wrapped, "KeyError: 'a'"),
-        (ActorDiedError(), "ActorDiedError: "),
-    ):
-        told = for_the_user(error)
-        assert isinstance(told, RunFailed) and str(told).startswith(said) and "\n" not in str(told)
+REMOTE_KEY_ERROR = RayTaskError("play", "ray::play()\n  File 'x.py'\nKeyError: 'a'", KeyError("a"))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(REMOTE_KEY_ERROR.as_instanceof_cause(), "KeyError: 'a'"), (ActorDiedError(), "ActorDiedError: ")],
+)
+def test_any_other_error_is_one_line_with_its_kind(error: Any, said: str) -> None:
+    told = for_the_user(error)
+    assert isinstance(told, RunFailed) and str(told).startswith(said) and "\n" not in str(told)
 
 
 class Scripted:
@@ -59,9 +59,8 @@ class Scripted:
         monkeypatch.setattr(cluster, "RayScheduler", lambda **_: None)
         monkeypatch.setattr(cluster.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address=""))
         config = load_run(["--config", "debug"])[0].to_config()
-        start = Start(run_directory=directory, models={}, checkpoint=None, versions={}, state=None)
         loop: Any = SimpleNamespace(run=None)
-        self.open = contextmanager(lambda: cluster._parts(config, [], start, [], loop))
+        self.open = contextmanager(lambda: cluster._parts(config, [], start_at(directory), [], loop))
 
     def _part(self, name: str, **more: Any) -> SimpleNamespace:
         def end() -> None:

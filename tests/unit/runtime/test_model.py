@@ -2,12 +2,12 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from actors.settings import VllmEngineSettings
 from sparring.core.errors import SparringError
-from sparring.core.problem import Problem
 from sparring.core.project_files import EXAMPLES
 from sparring.games.programs.game import SolverGame
 from sparring.games.prompts import ChatFormat, TaggedFormat
@@ -21,16 +21,15 @@ from sparring.runtime.model import (
     program_game,
     room_for,
 )
+from tests.unit.runtime.makers import problem
 
 NEEDS = {"a": 40, "b": 90, "c": 120}
-PROBLEMS = [
-    Problem(id=name, description="", function_signature="", baseline_tests=(), reference_solution="")
-    for name in NEEDS
-]
+PROBLEMS = list(map(problem, NEEDS))
+GRID, OTHER = problem("grid", signature="def p(grid):"), problem("other")
 
 
-def model(context: int | None) -> Model:
-    return Model(path="m/m", tokenizer=None, context=context, run={})
+def model(context: int | None = None, path: str | Path = "m/m", game: dict[str, Any] | None = None) -> Model:
+    return Model(path=str(path), tokenizer=None, context=context, run={"game": game} if game else {})
 
 
 def room(context: int | None, max_model_len: int | None) -> int:
@@ -59,13 +58,17 @@ def test_problems_that_do_not_fit_are_counted_and_the_key_is_named(context, max_
         room(context, max_model_len)
 
 
-def test_what_is_no_model_is_refused(tmp_path):
-    with pytest.raises(SparringError, match=r"--policy /nowhere: no such directory"):
-        open_model("/nowhere", "--policy")
-    with pytest.raises(SparringError, match=r"--policy of/best.pt: no such directory"):
-        open_model("of/best.pt", "--policy")
-    with pytest.raises(SparringError, match=r"--policy .*cannot be loaded"):
-        open_model(str(tmp_path), "--policy")
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/nowhere", "no such directory"),
+        ("of/best.pt", "no such directory"),
+        (str(Path(__file__).parent), "cannot be loaded"),
+    ],
+)
+def test_what_is_no_model_is_refused(path, said):
+    with pytest.raises(SparringError, match=f"--policy {path}: {said}"):
+        open_model(path, "--policy")
 
 
 @pytest.mark.asyncio
@@ -77,7 +80,7 @@ async def test_a_model_that_vllm_does_not_load_is_refused_before_an_engine_start
         "sparring.runtime.build.build_policy", lambda *_: pytest.fail("an engine was started")
     )
     opened = open_model(str(there), "--policy")
-    with pytest.raises(SparringError, match=r"--engine vllm: .*OpenAIGPTLMHeadModel; give the other engine"):
+    with pytest.raises(SparringError, match=r"--engine vllm: .*OpenAIGPTLMHeadModel"):
         async with loaded(opened, VllmEngineSettings(), "cpu", opened.style(), 16, 0):
             pass
 
@@ -120,7 +123,7 @@ def test_so_does_one_that_was_exported(tmp_path: Path) -> None:
 def test_the_card_of_another_model_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Model, "style", lambda self: object.__new__(ChatFormat))
     (tmp_path / "README.md").write_bytes(b"---\ntitle: a: b\n---\n\xe4")
-    theirs = Model(path=str(tmp_path), tokenizer=None, context=None, run={})
+    theirs = model(path=tmp_path)
     assert theirs.note([OTHER]) == "" and theirs.max_tokens > 0
 
 
@@ -128,11 +131,6 @@ def test_a_toy_model_warns_of_a_function_that_it_does_not_write() -> None:
     model = open_model(str(EXAMPLES / "toy/generator"), "--k")
     assert "called f, not add" in model.note([replace(OTHER, function_signature="def add(a, b):")])
     assert model.note([OTHER]) == model.note([replace(OTHER, function_signature="")]) == model.note()
-
-
-def test_other_models_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Model, "style", lambda self: object.__new__(ChatFormat))
-    assert model(None).note([OTHER]) == ""
 
 
 @pytest.mark.parametrize(
@@ -148,8 +146,7 @@ def test_other_models_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_knows_the_stages_is_said_by_the_run_else_by_the_markers(monkeypatch, kind, tagged, known):
     style = object.__new__(TaggedFormat if tagged else ChatFormat)
     monkeypatch.setattr(Model, "style", lambda self: style)
-    run = {"game": {"kind": kind}} if kind else {}
-    assert Model(path="m/m", tokenizer=None, context=None, run=run).knows_stages == known
+    assert model(game={"kind": kind} if kind else None).knows_stages == known
 
 
 @pytest.mark.parametrize(
@@ -160,8 +157,8 @@ def test_who_knows_the_stages_is_said_by_the_run_else_by_the_markers(monkeypatch
     ],
 )
 def test_a_run_of_another_version_is_named_with_its_key(game: dict, said: str) -> None:
-    old = Model(path="runs/mine/checkpoints/best/generator", tokenizer=None, context=None, run={"game": game})
-    with pytest.raises(SparringError, match=f"^runs/mine: {said}.*of another version .*: use that version"):
+    old = model(path="runs/mine/checkpoints/best/generator", game=game)
+    with pytest.raises(SparringError, match=f"^runs/mine: {said}.*of another version"):
         check_writes_programs("--checkpoint", old)
 
 
@@ -209,18 +206,6 @@ def test_what_writes_no_programs_or_has_no_checkpoint_is_refused(tmp_path: Path)
         find_policies(str(checkpoint(tmp_path / "boards", "first")), tmp_path)
 
 
-GRID, OTHER = (
-    Problem(
-        id="a",
-        description="a",
-        function_signature=signature,
-        baseline_tests=("assert True",),
-        reference_solution="",
-    )
-    for signature in ("def p(grid):", "def f(n):")
-)
-
-
 @pytest.mark.parametrize(
     ("game", "form", "problems", "kind"),
     [
@@ -232,8 +217,7 @@ GRID, OTHER = (
     ],
 )
 def test_who_learnt_to_write_programs_at_one_go_is_asked_as_it_was_then(game, form, problems, kind):
-    model = Model(path="a", tokenizer=None, context=None, run={"game": game})
-    played = program_game(model, "none", form, problems, attempts=3)
+    played = program_game(model(game=game), "none", form, problems, attempts=3)
     assert isinstance(played, SolverGame) and played.rules.kind == kind
     assert played.rules.attempts_per_episode == 3
     if kind == "unit_tests":

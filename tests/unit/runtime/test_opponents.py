@@ -13,7 +13,7 @@ from sparring.core.episode import Episode, Trajectory
 from sparring.core.weights import Weights
 from sparring.curriculum.curriculum import Curriculum
 from sparring.runtime.opponents import PastOpponents
-from sparring.runtime.parts import Start
+from tests.unit.runtime.makers import start_at
 
 ROLES = ("generator", "discriminator")
 
@@ -63,8 +63,7 @@ class Run:
             kept_weights=self.kept_weights,
         )
         checkpoint = self.directory / "checkpoints" / "step_000001"
-        start = Start(run_directory=self.directory, models={}, checkpoint=checkpoint, versions={}, state=None)
-        self.opponents = PastOpponents(self.config, start, parts)
+        self.opponents = PastOpponents(self.config, start_at(self.directory, checkpoint=checkpoint), parts)
         self.curriculum = Curriculum(**self.config.curriculum_arguments(["p"]))
 
     def kept_weights(self, version: int, file: Path) -> Weights:

@@ -14,6 +14,7 @@ from configs.schema import Config
 from sparring.cli import serve
 from sparring.core.errors import SparringError
 from sparring.runtime import cluster
+from sparring.runtime.ray_start import keep_socket_paths_short
 from sparring.sweeps import tuning
 from sparring.sweeps.spec import Replicate, Setting, Sweep
 
@@ -54,7 +55,7 @@ class Rays:
     def init(self, **options: Any) -> None:
         self.asked.append(options)
         if len(self.asked) <= self.late:
-            raise Exception("The current node timed out during startup. This could happen because")
+            raise Exception("The current node timed out during startup.")
 
     def shutdown(self) -> None:
         self.ended += 1
@@ -110,3 +111,32 @@ def test_a_cluster_that_is_not_there_is_named(rays: Rays, command: Callable[[], 
     with pytest.raises(SparringError, match=f"RAY_ADDRESS=127.0.0.1:{port}: no cluster answers there"):
         command()
     assert not rays.asked
+
+
+# ---------------------------------------------------------------------- where it may put its sockets
+@pytest.fixture
+def no_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_TMPDIR", "TMPDIR"):
+        monkeypatch.setenv(name, "")  # so that what is set below is taken back
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize("place", [None, "/tmp", "/scratch/7"])
+def test_a_short_path_stays(no_places, place, monkeypatch):
+    if place:
+        monkeypatch.setenv("TMPDIR", place)
+    keep_socket_paths_short()
+    assert "RAY_TMPDIR" not in os.environ
+
+
+@pytest.mark.parametrize("place", ["/scratch/" + "a" * 90, "/tmp/größe"])
+def test_another_place_is_chosen_and_said(no_places, place, monkeypatch, capsys):
+    monkeypatch.setenv("TMPDIR", place)
+    keep_socket_paths_short()
+    assert os.environ["RAY_TMPDIR"] == "/tmp" and place in capsys.readouterr().out
+
+
+def test_a_place_that_was_given_to_ray_is_refused(no_places, monkeypatch):
+    monkeypatch.setenv("RAY_TMPDIR", "/scratch/" + "a" * 90)
+    with pytest.raises(SparringError, match="at most 38 ASCII characters"):
+        keep_socket_paths_short()

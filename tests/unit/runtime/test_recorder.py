@@ -18,11 +18,11 @@ from learners.checkpoints import CheckpointError, CheckpointStore, read_checkpoi
 from sparring.core.evaluation import Scores
 from sparring.curriculum.curriculum import Assignment, Phase
 from sparring.runtime import plan
-from sparring.runtime.parts import Start
 from sparring.runtime.recorder import Recorder
 from sparring.tracking.clock import Clock
 from sparring.tracking.progress import Display
 from tests.learning import Tokenizer
+from tests.unit.runtime.makers import start_at
 
 ROLES = ("generator", "discriminator")
 CONFIG = Config.model_validate({"checkpoint": {"every": 2, "keep": 1}})
@@ -61,13 +61,7 @@ class Run:
             }
         )
         state = read_checkpoint(checkpoint) if checkpoint is not None else None
-        start = Start(
-            run_directory=directory,
-            models=dict.fromkeys(ROLES, ""),
-            checkpoint=checkpoint,
-            versions={},
-            state=state,
-        )
+        start = start_at(directory, models=dict.fromkeys(ROLES, ""), checkpoint=checkpoint, state=state)
         self.said = io.StringIO()
         show, ticks = Display(Console(file=self.said, width=1000)), iter(range(10_000))
         self.directory, self._hurried = directory, 0.0
@@ -103,8 +97,16 @@ class Run:
         return json.loads((self.directory / "training_results.json").read_text())
 
 
-def checkpoints(run: Path) -> list[str]:
-    return sorted(p.name for p in (run / "checkpoints").glob("step_*"))
+def steps_in(folder: Path) -> list[int]:
+    return sorted(int(p.name.removeprefix("step_")) for p in folder.glob("step_*"))
+
+
+def checkpoints(run: Path) -> list[int]:
+    return steps_in(run / "checkpoints")
+
+
+def best(run: Path) -> str:
+    return (run / "checkpoints" / "best").resolve().name
 
 
 def test_the_last_the_best_and_those_at_the_end_of_a_stage_are_kept(tmp_path: Path) -> None:
@@ -114,8 +116,8 @@ def test_the_last_the_best_and_those_at_the_end_of_a_stage_are_kept(tmp_path: Pa
     run.step(3, last=True)
     for step in (4, 5):
         run.step(step)
-    assert checkpoints(tmp_path) == ["step_000002", "step_000003", "step_000005"]
-    assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000002"
+    assert checkpoints(tmp_path) == [2, 3, 5]
+    assert best(tmp_path) == "step_000002"
 
 
 def test_an_evaluation_without_its_measure_makes_no_best_checkpoint(tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ def test_an_evaluation_without_its_measure_makes_no_best_checkpoint(tmp_path: Pa
     for step, combined in ((1, None), (2, 0.1), (3, None)):
         run.recorder.save(step, {"step": step}, Scores({}, combined), run.learners, run.stateful)
         run.recorder.wait()
-    assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000002"
+    assert best(tmp_path) == "step_000002"
 
 
 class Slow(Learner):
@@ -150,7 +152,7 @@ def test_a_checkpoint_is_written_while_the_run_goes_on(tmp_path: Path) -> None:
     for learner in slow.values():
         learner.may.set()
     run.recorder.save(2, {"step": 2}, None, slow, run.stateful)
-    assert "step_000001" in checkpoints(tmp_path)
+    assert 1 in checkpoints(tmp_path)
     run.recorder.close()
     first, second = (
         read_checkpoint(tmp_path / "checkpoints" / f"step_00000{n}")["parts"]["recorder"] for n in (1, 2)
@@ -197,7 +199,7 @@ def test_a_mirror_has_what_is_kept_here(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         run.step(step, last=step == 1)
     there = tmp_path / "mirror" / "a"
-    assert [p.name for p in sorted(there.glob("step_*"))] == checkpoints(tmp_path / "a")
+    assert steps_in(there) == checkpoints(tmp_path / "a")
     assert read_checkpoint(there / "step_000003")["step"] == 3
 
 
@@ -208,7 +210,7 @@ def test_a_mirror_that_fails_is_said_and_the_run_goes_on(
     run = Run(tmp_path / "a", mirror=f"file://{tmp_path / 'mirror'}")
     (tmp_path / "mirror").write_text("a file where the directory should be")
     run.step(1)
-    assert checkpoints(tmp_path / "a") == ["step_000001"]
+    assert checkpoints(tmp_path / "a") == [1]
     assert "step 1: not mirrored: " in run.said.getvalue() and "step_000001 only" in run.said.getvalue()
 
 
@@ -221,8 +223,8 @@ def test_what_a_failing_mirror_missed_is_made_up_for(tmp_path: Path, monkeypatch
         broken.setattr(mirror.Mirror, "_send", lambda *_: (_ for _ in ()).throw(OSError("no network")))
         run.step(3, last=True)  # neither sent, nor is what was pruned forgotten
     run.step(4)
-    assert checkpoints(tmp_path / "a") == ["step_000003", "step_000004"]
-    assert sorted(p.name for p in there.glob("step_*")) == checkpoints(tmp_path / "a")
+    assert checkpoints(tmp_path / "a") == [3, 4]
+    assert steps_in(there) == checkpoints(tmp_path / "a")
     assert read_checkpoint(there / "step_000003")["step"] == 3
 
 
@@ -238,7 +240,7 @@ def test_a_run_that_goes_on_has_its_scores_stages_best_and_seconds(tmp_path: Pat
     results = second.results()
     assert results["held_out"] == {"before": {"score": 0.1}, "after": {"score": 0.5}}
     assert [stage["step"] for stage in results["stages"]] == [1, 2] and results["best"]["step"] == 1
-    assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000001"
+    assert best(tmp_path) == "step_000001"
     assert [row["step"] for row in map(json.loads, (tmp_path / "metrics.jsonl").open())] == [0, 1, 2]
     assert sum(stage["seconds"]["total"] for stage in results["stages"]) <= results["wall_time_s"]["total"]
 
@@ -247,7 +249,7 @@ def test_the_best_by_another_score_is_not_this_scores(tmp_path: Path) -> None:
     Run(tmp_path).step(1, score=0.9)
     run = Run(tmp_path, tmp_path / "checkpoints" / "step_000001", best_by="score")
     run.step(2, score=0.5)
-    assert (tmp_path / "checkpoints" / "best").resolve().name == "step_000002"
+    assert best(tmp_path) == "step_000002"
 
 
 def test_the_best_of_another_run_is_not_this_ones(tmp_path: Path) -> None:
@@ -256,30 +258,26 @@ def test_the_best_of_another_run_is_not_this_ones(tmp_path: Path) -> None:
     run = Run(tmp_path / "b", checkpoint)
     assert (tmp_path / "b" / "started_from.txt").read_text() == str(checkpoint)
     run.step(2, score=0.5)
-    assert (tmp_path / "b" / "checkpoints" / "best").resolve().name == "step_000002"
+    assert best(tmp_path / "b") == "step_000002"
 
 
 @pytest.mark.parametrize("broken", [{"skipped_updates": 1.0}, {"reloaded": 1.0}])
 def test_weights_that_may_be_broken_push_out_no_others(tmp_path: Path, broken: dict[str, float]) -> None:
-    recorder = Run(tmp_path).recorder
+    recorder = Run(tmp_path / "due").recorder
     assert recorder.save_is_due(2, {"generator": {"skipped_updates": 0.0, "overflows": 1.0}})
     assert not recorder.save_is_due(3, {"generator": {}})
     assert not recorder.save_is_due(2, {"generator": {}, "discriminator": broken})
-    run = Run(tmp_path / "evaluated", settings={"every": 1, "keep": 1})
+    run = Run(tmp_path, settings={"every": 1})
     run.step(1, score=0.9)
     run.step(2, score=0.95)
     for step in (3, 4):
         run.step(step, score=0.99, generator=broken)  # an evaluation is saved in any case
-    assert checkpoints(tmp_path / "evaluated") == ["step_000002", "step_000003", "step_000004"]
-    resumed = Run(
-        tmp_path / "evaluated",
-        tmp_path / "evaluated/checkpoints/step_000004",
-        settings={"every": 1, "keep": 1},
-    )
+    assert checkpoints(tmp_path) == [2, 3, 4]
+    resumed = Run(tmp_path, tmp_path / "checkpoints/step_000004", settings={"every": 1})
     resumed.step(5, generator=broken)
-    assert "step_000002" in checkpoints(tmp_path / "evaluated")
+    assert 2 in checkpoints(tmp_path)
     resumed.step(6)
-    assert "step_000002" not in checkpoints(tmp_path / "evaluated")
+    assert 2 not in checkpoints(tmp_path)
 
 
 def test_large_checkpoints_are_written_when_the_last_is_old_and_those_of_stages_go(
@@ -288,18 +286,14 @@ def test_large_checkpoints_are_written_when_the_last_is_old_and_those_of_stages_
     monkeypatch.setattr(plan, "_LARGE", 0)
     monkeypatch.setattr(plan, "parameters", lambda model: 1)
     run = Run(tmp_path, settings={"every": None, "keep": None})
-    assert not run.recorder.save_is_due(1, {})
-    run.hurry(plan.SAVE_S)
-    assert run.recorder.save_is_due(2, {})
-    run.step(2, last=True)
-    assert not run.recorder.save_is_due(3, {})
-    run.hurry(plan.SAVE_S)
-    assert run.recorder.save_is_due(4, {}) and not run.recorder.save_is_due(
-        4, {"generator": {"reloaded": 1.0}}
-    )
-    for step in (4, 5):
-        run.step(step)
-    assert checkpoints(tmp_path) == ["step_000004", "step_000005"]
+    for step in (2, 4):
+        assert not run.recorder.save_is_due(step - 1, {})
+        run.hurry(plan.SAVE_S)
+        assert run.recorder.save_is_due(step, {})
+        assert not run.recorder.save_is_due(step, {"generator": {"reloaded": 1.0}})
+        run.step(step, last=step == 2)
+    run.step(5)
+    assert checkpoints(tmp_path) == [4, 5]
 
 
 def test_small_checkpoints_are_written_after_every_step(
@@ -311,4 +305,4 @@ def test_small_checkpoints_are_written_after_every_step(
     run.step(1, last=True)
     for step in (2, 3, 4):
         run.step(step)
-    assert checkpoints(tmp_path) == ["step_000001", "step_000003", "step_000004"]
+    assert checkpoints(tmp_path) == [1, 3, 4]

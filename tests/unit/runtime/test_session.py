@@ -18,9 +18,9 @@ from sparring.core.interfaces import EngineFailure
 from sparring.core.play import PlayResult
 from sparring.curriculum.curriculum import Curriculum
 from sparring.runtime import session
-from sparring.runtime.parts import Start
 from sparring.tracking.report import _state
 from sparring.tracking.run_log import run_log
+from tests.unit.runtime.makers import start_at
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,7 @@ def test_what_ends_a_run_says_how_to_go_on_with_this_one(
     """Without a config.yaml --resume would take another run, or none."""
 
     def words() -> str:
-        start = Start(run_directory=tmp_path, models={}, checkpoint=None, versions={}, state=None)
-        with pytest.raises(said) as failed, session._told_how_to_go_on(start):
+        with pytest.raises(said) as failed, session._told_how_to_go_on(start_at(tmp_path)):
             raise ends
         return f"{failed.value} {getattr(failed.value, '__notes__', '')}"
 
@@ -45,23 +44,19 @@ def test_what_ends_a_run_says_how_to_go_on_with_this_one(
 
 def test_what_ran_out_of_memory_is_not_to_be_resumed_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").touch()
-    start = Start(run_directory=tmp_path, models={}, checkpoint=None, versions={}, state=None)
-
-    def note_of(error: RunFailed) -> str:
-        with pytest.raises(type(error)), session._told_how_to_go_on(start):
-            raise error
-        return error.__notes__[0]
-
-    assert "--resume" in note_of(OutOfMemory("a learner")) and "--resume" in note_of(RunFailed("a learner"))
-    assert note_of(OutOfMemory("a learner")) != note_of(RunFailed("a learner"))
+    notes = []
+    for kind in (OutOfMemory, RunFailed):
+        with pytest.raises(kind) as raised, session._told_how_to_go_on(start_at(tmp_path)):
+            raise kind("a learner")
+        notes.append(raised.value.__notes__[0])
+    assert all("--resume" in note for note in notes) and notes[0] != notes[1]
 
 
 def test_an_interrupted_run_is_filed_as_interrupted(tmp_path: Path) -> None:
     """As the session and the driver end it."""
-    start = Start(run_directory=tmp_path, models={}, checkpoint=None, versions={}, state=None)
     with pytest.raises(SystemExit) as ended, plain_endings(), run_log() as log:
         log.open(tmp_path)
-        with session._told_how_to_go_on(start):
+        with session._told_how_to_go_on(start_at(tmp_path)):
             raise KeyboardInterrupt
     assert ended.value.code == 130
     assert _state(tmp_path)[0] == "interrupted"
@@ -92,17 +87,18 @@ def test_a_file_system_without_locks_stops_no_run(tmp_path: Path, monkeypatch: p
 
 def played(**rewards: tuple[float | None, ...]) -> PlayResult:
     """By problem: the rewards of the generator's attempts."""
-    episodes = [
-        Episode(
-            problem_id=problem,
-            trajectories=[
-                Trajectory(player="generator", attempt=n, turns=[], reward=r) for n, r in enumerate(of_one)
-            ],
-        )
-        for problem, of_one in rewards.items()
-    ]
+
+    def attempt(number: int, reward: float | None) -> Trajectory:
+        return Trajectory(player="generator", attempt=number, turns=[], reward=reward)
+
     return PlayResult(
-        episodes=episodes, sandbox={"jobs": len(rewards)}, spans=[("generate", 0.0, 1.0)], played_again=1
+        episodes=[
+            Episode(problem_id=problem, trajectories=[attempt(n, r) for n, r in enumerate(of_one)])
+            for problem, of_one in rewards.items()
+        ],
+        sandbox={"jobs": len(rewards)},
+        spans=[("generate", 0.0, 1.0)],
+        played_again=1,
     )
 
 
@@ -142,15 +138,10 @@ def test_problems_without_signal_are_replaced_as_far_as_there_are_some_to_spare(
 
 
 @pytest.mark.parametrize(
-    ("local", "opponents", "order"),
-    [
-        (False, False, ["evaluation begun", "steps begun", "scores"]),
-        (True, False, ["evaluation begun", "scores"]),
-        (False, True, ["evaluation begun", "scores"]),
-    ],
+    ("local", "opponents", "beside"), [(False, False, True), (True, False, False), (False, True, False)]
 )
 def test_the_next_steps_are_played_beside_an_evaluation_where_they_can_be(
-    local: bool, opponents: bool, order: list[str]
+    local: bool, opponents: bool, beside: bool
 ) -> None:
     done: list[str] = []
 
@@ -165,17 +156,17 @@ def test_the_next_steps_are_played_beside_an_evaluation_where_they_can_be(
         _begin_steps=lambda: done.append("steps begun"),
     )
     session.Session._evaluated(fake, 3, True)
-    assert done == order
+    assert done == ["evaluation begun", *["steps begun"] * beside, "scores"]
 
 
-def test_dynamic_sampling_is_refused_where_flat_groups_are_learnt_from() -> None:
+@pytest.mark.parametrize("estimator", [{"kind": "reinforce_pp"}, {"kind": "gae", "center_rewards": False}])
+def test_dynamic_sampling_is_refused_where_flat_groups_are_learnt_from(estimator: dict[str, Any]) -> None:
     sections = {"curriculum": {"dynamic_sampling": 4}}
     Config.model_validate(sections)
-    for estimator in ({"kind": "reinforce_pp"}, {"kind": "gae", "center_rewards": False}):
-        with pytest.raises(
-            ValidationError, match=r"dynamic_sampling has no effect with generator\.learner\.estimator"
-        ):
-            Config.model_validate(sections | {"generator": {"learner": {"estimator": estimator}}})
+    with pytest.raises(
+        ValidationError, match=r"dynamic_sampling has no effect with generator\.learner\.estimator"
+    ):
+        Config.model_validate(sections | {"generator": {"learner": {"estimator": estimator}}})
 
 
 @pytest.mark.parametrize(
@@ -192,7 +183,6 @@ def test_scores_are_named_after_mbpp_only_if_mbpp_is_held_out(
 ) -> None:
     aside = {"kind": "file", "file": "b.jsonl", **held_out}
     config = Config.model_validate({"problems": {"file": "a.jsonl", "format": form, "held_out": aside}})
-    told = session.Session._held_out(
-        SimpleNamespace(config=config), Scores({"generator_pass_rate": 0.5}, 0.5, {})
-    )
+    fake: Any = SimpleNamespace(config=config)
+    told = session.Session._held_out(fake, Scores({"generator_pass_rate": 0.5}, 0.5, {}))
     assert any(name.startswith("mbpp_eval") for name in told) == is_mbpp

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,7 +17,7 @@ from sparring.core.errors import SparringError
 from sparring.core.project_files import EXAMPLES, is_example
 from sparring.games.prompts import MARKER_TOKENS
 from sparring.runtime import start
-from sparring.runtime.hardware import detect
+from sparring.runtime.hardware import Hardware, detect
 from sparring.runtime.start import (
     _differences,
     end_token_ids,
@@ -29,20 +28,17 @@ from sparring.runtime.start import (
     resolve,
     starting_models,
 )
+from tests.unit.runtime.makers import CPU, card
 
 
 def test_offline_a_hub_id_without_a_copy_says_where_to_put_one(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)  # read from the variable at the import
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(SparringError) as caught:
+    with pytest.raises(SparringError, match=r"^generator\.model nobody/such-model: ") as caught:
         load_tokenizers({"generator": "nobody/such-model"})
     line = str(caught.value)
-    tried = "no directory nobody/such-model; tried as a hub id, it cannot be loaded ("
-    assert line.startswith(f"generator.model nobody/such-model: {tried}") and "\n" not in line
-    assert (
-        "HF_HUB_OFFLINE is set" in line and "give a directory with a copy of it" in line and "HF_HOME" in line
-    )
+    assert all(key in line for key in ("HF_HUB_OFFLINE is set", "HF_HOME")) and "\n" not in line
 
 
 @pytest.mark.parametrize("offline", ["0", "1"])
@@ -52,67 +48,67 @@ def test_a_directory_without_a_model_says_what_is_expected(tmp_path, monkeypatch
         load_tokenizers({"generator": str(tmp_path)})
 
 
-class Spoil:
-    """A whole model's directory as one of these leaves it."""
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """A copy of a toy model."""
+    return Path(shutil.copytree(EXAMPLES / "toy/generator", tmp_path / "model"))
 
-    @staticmethod
-    def tokenizer(model: Path) -> None:
-        for file in (*model.glob("tokenizer*"), model / "chat_template.jinja"):
-            file.unlink(missing_ok=True)
 
-    @staticmethod
-    def tokenizer_json(model: Path) -> None:
-        (model / "tokenizer.json").unlink()
+# ---------------------------------------------------------------------- a whole model's directory, spoiled
+def no_tokenizer(model: Path) -> None:
+    for file in (*model.glob("tokenizer*"), model / "chat_template.jinja"):
+        file.unlink(missing_ok=True)
 
-    @staticmethod
-    def cut_off(model: Path) -> None:
-        os.truncate(model / "model.safetensors", (model / "model.safetensors").stat().st_size // 2)
 
-    @staticmethod
-    def part(model: Path) -> None:
-        """The second of two files was not copied."""
-        (model / "model.safetensors").rename(model / "model-00001-of-00002.safetensors")
-        names = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
-        (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+def cut_off(model: Path) -> None:
+    os.truncate(model / "model.safetensors", (model / "model.safetensors").stat().st_size // 2)
 
-    @staticmethod
-    def encoder(model: Path) -> None:
-        (model / "config.json").write_text('{"model_type": "t5", "architectures": ["T5EncoderModel"]}')
 
-    @staticmethod
-    def unheard_of(model: Path) -> None:
-        (model / "config.json").write_text('{"model_type": "nonesuch"}')
+def second_of_two_files_not_copied(model: Path) -> None:
+    (model / "model.safetensors").rename(model / "model-00001-of-00002.safetensors")
+    names = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+
+
+def without(name: str) -> Callable[[Path], None]:
+    return lambda model: (model / name).unlink()
+
+
+def of_config(config: str) -> Callable[[Path], object]:
+    return lambda model: (model / "config.json").write_text(config)
 
 
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (Spoil.tokenizer, "tokenizer"),
-        (Spoil.tokenizer_json, "tokenizer.json is missing"),
-        (lambda model: (model / "config.json").unlink(), "config.json"),
-        (lambda model: (model / "model.safetensors").unlink(), "safetensors"),
-        (Spoil.cut_off, "model.safetensors is damaged"),
+        (no_tokenizer, "tokenizer"),
+        (without("tokenizer.json"), "tokenizer.json is missing"),
+        (without("config.json"), "config.json"),
+        (without("model.safetensors"), "safetensors"),
+        (cut_off, "model.safetensors is damaged"),
         (
-            Spoil.part,
-            "model-00002-of-00002.safetensors, which model.safetensors.index.json names, is not in it",
+            second_of_two_files_not_copied,
+            "model-00002-of-00002.safetensors, which model.safetensors.index.json names",
         ),
-        (Spoil.encoder, "architecture t5 is no causal language model"),
-        (Spoil.unheard_of, "nonesuch"),
+        (
+            of_config('{"model_type": "t5", "architectures": ["T5EncoderModel"]}'),
+            "t5 is no causal language model",
+        ),
+        (of_config('{"model_type": "nonesuch"}'), "nonesuch"),
     ],
 )
 @pytest.mark.parametrize("family", ["qwen2", "llama"])
 def test_what_is_no_whole_model_is_refused_in_a_line(
-    tmp_path: Path, spoil: Callable[[Path], None], said: str, family: str
+    toy: Path, spoil: Callable[[Path], object], said: str, family: str
 ) -> None:
-    model = Path(shutil.copytree(EXAMPLES / "toy/generator", tmp_path / "model"))
-    config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**config, "model_type": family}))
-    load_tokenizers({"generator": str(model)})
-    spoil(model)
+    config = json.loads((toy / "config.json").read_text())
+    (toy / "config.json").write_text(json.dumps({**config, "model_type": family}))
+    load_tokenizers({"generator": str(toy)})
+    spoil(toy)
     with pytest.raises(SparringError) as caught:
-        load_tokenizers({"generator": str(model)})
+        load_tokenizers({"generator": str(toy)})
     line = str(caught.value)
-    assert line.startswith(f"generator.model {model}: cannot be loaded (") and "\n" not in line
+    assert line.startswith(f"generator.model {toy}: cannot be loaded (") and "\n" not in line
     assert said in line and "give a directory in Hugging Face format" in line
 
 
@@ -172,10 +168,7 @@ def test_a_toy_model_that_lacks_a_stage_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_a_resumed_run_changes_is_named_by_its_keys() -> None:
-    saved, now = (
-        {"tracking": {"name": "a", "to": []}, "seed": 1},
-        {"tracking": {"name": "b", "to": []}, "seed": 1},
-    )
+    saved, now = ({"tracking": {"name": name, "to": []}, "seed": 1} for name in "ab")
     assert _differences(saved, now) == ["tracking.name a -> b"]
 
 
@@ -197,18 +190,14 @@ def test_a_run_with_past_opponents_is_not_resumed_with_engines_that_cannot_take_
 def test_a_run_does_not_start_from_an_adapters_directory(tmp_path) -> None:
     (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "owner/name"}')
     config = load_run(["--config", "debug", "--generator-model", str(tmp_path)])[0].to_config()
-    with pytest.raises(
-        SparringError, match=r"generator\.model .*: holds an adapter for owner/name.* merge it"
-    ):
+    with pytest.raises(SparringError, match=r"generator\.model .*: holds an adapter for owner/name"):
         starting_models(config)
 
 
 def test_a_checkpoint_of_one_policy_does_not_begin_a_game_of_two(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(start, "read_checkpoint", lambda checkpoint: {"versions": {"generator": 3}})
     given = ["--config", "debug", "--output-dir", str(tmp_path), "--resume-from", str(tmp_path)]
-    with pytest.raises(
-        SparringError, match=r"a checkpoint of generator alone; game multistage needs a discriminator too"
-    ):
+    with pytest.raises(SparringError, match="multistage needs a discriminator too"):
         resolve(*load_run(given))
 
 
@@ -233,35 +222,30 @@ def test_a_fresh_run_takes_weights_only_and_is_so_when_it_is_resumed(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("gpus", "memory_gib", "size"), [(0, 0.0, "1.5B"), (1, 16.0, "1.5B"), (1, 80.0, "3B")]
+    ("machine", "size"), [(CPU, "1.5B"), (card(16.0), "1.5B"), (card(80.0), "3B")], ids=["cpu", "16", "80"]
 )
 def test_the_model_auto_is_the_one_that_the_hardware_takes(
-    tmp_path: Path, monkeypatch, gpus: int, memory_gib: float, size: str
+    tmp_path: Path, monkeypatch, machine: Hardware, size: str
 ) -> None:
-    machine = replace(
-        detect(), gpus=gpus, gpu="a GPU", gpu_memory_gib=memory_gib, capability=(9, 0), vllm_for_cpu=False
-    )
     monkeypatch.setattr(start, "detect", lambda: machine)
     given = ["--config", "chat", "--local", "--generator-model", "auto", "--output-dir", str(tmp_path)]
     config, began = resolve(*load_run(given))
     expected = f"Qwen/Qwen2.5-Coder-{size}-Instruct"
     assert config.generator.model == began.models["generator"] == expected
-    assert (
-        began.models["discriminator"] == config.discriminator.model == load_run(given)[0].discriminator.model
-    )
+    own = load_run(given)[0].discriminator.model
+    assert config.discriminator.model == began.models["discriminator"] == own
 
 
-def test_an_empty_special_token_is_none(tmp_path: Path) -> None:
-    there = Path(shutil.copytree(EXAMPLES / "toy/generator", tmp_path / "model"))
-    file = there / "tokenizer_config.json"
+def test_an_empty_special_token_is_none(toy: Path) -> None:
+    file = toy / "tokenizer_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"unk_token": ""}))
-    tokenizer = open_tokenizer(str(there))
+    tokenizer = open_tokenizer(str(toy))
     assert tokenizer.unk_token is None
     assert tokenizer.convert_tokens_to_ids("no such token") is None
 
 
-def test_the_end_tokens_of_a_model_are_those_of_its_generation_config(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("given", "found"), [([7, 8], (7, 8)), (7, (7,)), (None, ())])
+def test_the_end_tokens_of_a_model_are_those_of_its_generation_config(tmp_path: Path, given, found) -> None:
     assert end_token_ids(str(tmp_path)) == ()
-    for given, found in (([7, 8], (7, 8)), (7, (7,)), (None, ())):
-        (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": given}))
-        assert end_token_ids(str(tmp_path)) == found
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": given}))
+    assert end_token_ids(str(tmp_path)) == found
