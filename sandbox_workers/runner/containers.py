@@ -130,14 +130,17 @@ class Containers:
     # ------------------------------------------------------------ the test's end
 
     def unused(self) -> list[int]:
-        """Returns the numbers of the containers to which nothing refers but this object, and forgets them. Raises NotData if
-        too many are left."""
-        pending = {number for number, _ in self._changes}
-        gone = [
-            number
-            for number, values in self._objects.items()
-            if number not in pending and all(sys.getrefcount(value) == _ALONE for value in values)
-        ]
+        """Forgets the objects to which nothing else refers, and returns the numbers that have none left. Raises NotData if too
+        many are left."""
+        for number, values in self._objects.items():
+            used = []
+            for value in values:
+                if sys.getrefcount(value) > _ALONE:
+                    used.append(value)
+                else:
+                    del self._numbers[id(value)]
+            self._objects[number] = used
+        gone = [number for number, values in self._objects.items() if not values]
         self.forget(gone)
         if len(self._objects) > MOST_KNOWN:
             raise NotData(

@@ -253,6 +253,18 @@ def test_more_lists_than_both_may_have_are_no_data(monkeypatch: pytest.MonkeyPat
         )
 
 
+def test_copies_that_the_test_has_no_longer_are_forgotten() -> None:
+    known = containers.Containers(0)
+    for _ in range(5):
+        kept = known.read([1, [1]], list, at_once=False)
+        assert known.unused() == []
+    known.receive([[1, [2]]], list)
+    known.see_changes()
+    assert kept == [2] and len(known._objects[1]) == 1
+    del kept
+    assert known.unused() == [1] and known.unused() == []
+
+
 def test_what_an_earlier_tests_values_become_is_nobodys() -> None:
     keeps = "kept = []\ndef f(xs):\n    kept.append(xs)\n    for one in kept: one.append(0)"
     with program(keeps) as caller:
