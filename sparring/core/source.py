@@ -69,6 +69,8 @@ def _unchecked_in(body: Sequence[ast.stmt]) -> tuple[str, str] | None:
         match statement:
             case ast.Expr(value=ast.Constant(value=str())) if len(body) > 1:
                 continue  # a docstring or a comment
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                return ast.unparse(statement), text
             case ast.Expr(value=ast.BoolOp(values=[*_, value]) | value) if isinstance(value, _VALUES):
                 return ast.unparse(statement), f"assert {ast.unparse(statement)}"
             case ast.Assert(test=ast.Tuple(elts=[_, *_] as parts)):
