@@ -284,7 +284,7 @@ def test_large_checkpoints_are_written_when_the_last_is_old_and_those_of_stages_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "_LARGE", 0)
-    monkeypatch.setattr(plan, "parameters", lambda model: 1)
+    monkeypatch.setattr(plan, "shapes_of", lambda config: {})
     run = Run(tmp_path, settings={"every": None, "keep": None})
     for step in (2, 4):
         assert not run.recorder.save_is_due(step - 1, {})
@@ -299,7 +299,7 @@ def test_large_checkpoints_are_written_when_the_last_is_old_and_those_of_stages_
 def test_small_checkpoints_are_written_after_every_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "parameters", lambda model: 1)
+    monkeypatch.setattr(plan, "shapes_of", lambda config: {})
     run = Run(tmp_path, settings={"every": None, "keep": None})
     assert all(run.recorder.save_is_due(step, {}) for step in (1, 2, 3))
     run.step(1, last=True)
