@@ -79,7 +79,7 @@ class SolveOptions(ModelOptions):
         if tests and not tree.body:
             raise ValueError("holds no statement; give tests such as 'assert add(2, 3) == 5'")
         if (loose := unchecked(tree)) is not None:
-            raise ValueError(f"{loose[0]!r:.80} checks nothing; give {loose[1]!r:.80}")
+            raise ValueError(f"{loose!r:.80} checks nothing; give an assert, such as 'assert f(1) == 2'")
         return tests
 
     @model_validator(mode="after")

@@ -1,5 +1,5 @@
-"""LoRA adapters on disk, in PEFT's own format, and the plain models that result from merging
-them into their base models.
+"""LoRA adapters on disk, in PEFT's own format, and the plain models that result from merging them into their base
+models.
 
 adapter_config.json            rank, alpha, layers, and the base model: a hub id, or a directory of this machine
 adapter_model.safetensors      fp32
@@ -30,9 +30,8 @@ def save_adapter(policy: LoraTuning, directory: Path) -> None:
     installed."""
     config: Any = copy(policy.model.peft_config[policy.name])
     config.base_model_name_or_path, config.inference_mode = policy.base, True
-    config.target_modules = sorted(
-        config.target_modules
-    )  # peft keeps a set, whose order differs between processes
+    # peft keeps a set, whose order differs between processes
+    config.target_modules = sorted(config.target_modules)
     config.save_pretrained(str(directory))
     tensors = {name: tensor.cpu().contiguous() for name, tensor in policy.kept().items()}
     save_tensors(tensors, directory / WEIGHTS)

@@ -12,7 +12,7 @@ COMPUTES_ALONE = re.compile(
     # a Ray whose actors only sleep, or workers of one thread:
     r"cluster_hardware|engines_lost|memory_runs_out|parallel_learner|placement|rollouts|sharded_|"
     # one process with one thread at a time:
-    r"bad_input|benchmarks\.py::test_an_experiment|evaluate|game_runs|installed|local_run|mirror|notebooks|opponents|"
+    r"bad_input\.py::(?!.*for_the_pool)|benchmarks\.py::test_an_experiment|evaluate|game_runs|installed|local_run|mirror|notebooks|opponents|"
     r"report_page|resume|setup|sixth_stage|solve|trackers|window|your_own_game)"
 )
 TOGETHER = re.compile(

@@ -14,5 +14,5 @@ S is the process that runs a program, T the process that evaluates data tests.
 | code_tests | how code tests run, and what they mean |
 | data_tests, pure, walk | which tests are data tests, what they may use, how they are evaluated |
 | calls, copies, values, plain | how T asks S, and values as JSON |
-| containers | the lists, dicts and sets that a program and a data test both have |
+| watching | how values of a data test and the program's copies of them stay equal |
 """

@@ -2,9 +2,11 @@
 back. `Server` is the program's end, `Caller` the test's end.
 
     {"o": operation, "f": name or number, "a": args, "k": kwargs, "y": numbers of objects to release,
-     "w": the number of the test, if it may keep containers, "u": numbers of containers that it has no longer}
-        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, contents]]} of the
-           containers that have changed; or {"big": reason}
+     "w": numbers under which the args, the kwargs and the result are watched, "u": numbers that are watched no longer}
+        -> {"v": value} or {"x": [names of the exception's classes, text]}, with {"w": [[number, value, whether its parts are
+           the same objects]]} of the watched values that have changed, "n": the numbers of those before this request that the
+           program keeps, "s": the numbers of those that are the result, and, if some have changed, "d": the numbers of those
+           that it has kept until now; or {"big": reason}
 
 | operation | target | effect |
 |---|---|---|
@@ -24,13 +26,13 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from . import copies, streams
-from .containers import Containers
 from .data_tests import DataTest, NotData
 from .errors import Fatal, ProgramGone, ProgramLied, ValueTooLarge, describe, of_reading
 from .framing import MAX_VALUE, Frames, FrameTooLarge, send_frame
 from .pure import METHODS
 from .values import ATOMS, CONTAINERS, base_value
 from .walk import Foreign, ObjectCompared, ProgramRaised
+from .watching import ProgramValues, TestValues
 
 MOST_TAKEN = 1 << 16
 """Largest number of items in one answer."""
@@ -67,9 +69,7 @@ class Server:
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
         """Number of each object that is kept, by its id. An object has only one number."""
-        self._containers: Containers | None = None
-        self._test = 0
-        """Number of the test to which the containers belong."""
+        self._values = ProgramValues(self._encoded)
         self._next = 0
 
     def serve(self) -> None:
@@ -82,39 +82,29 @@ class Server:
                 send_frame(self._connection, reply, MAX_VALUE)
             except (FrameTooLarge, RecursionError, MemoryError) as error:
                 send_frame(self._connection, {"big": type(error).__name__})
+            del reply  # it may refer to parts of what is watched
 
     def _answer(self, request: dict) -> dict:
         for number in request.get("y", ()):
             self._numbers.pop(id(self._objects.pop(number, self)), None)
-        if (test := request.get("w")) is None:
-            self._containers = None
-        elif self._containers is None or test != self._test:
-            self._containers, self._test = Containers(1), test
-        else:
-            self._containers.forget(request["u"])
+        self._values.forget(request.get("u", ()))
+        kept, numbers = self._values.kept(), request.get("w", ())
         try:
-            args = [copies.decode(value, self._stands_for) for value in request.get("a", ())]
-            kwargs = {n: copies.decode(value, self._stands_for) for n, value in request.get("k", {}).items()}
-            if self._containers is not None:
-                self._containers.note()
+            args = [copies.decode(value, self._known) for value in request.get("a", ())]
+            kwargs = {name: copies.decode(value, self._known) for name, value in request.get("k", {}).items()}
+            for number, value in zip(numbers, (*args, *kwargs.values()), strict=False):
+                self._values.add(number, value)
             result = self._perform(request, args, kwargs)
+            reply = {"v": self._encoded(result)}
+            if numbers:
+                reply["s"] = self._values.numbers_of(result)
+                self._values.add(numbers[-1], result)
         except BaseException as error:
-            return _raised(error) | self._changes()
-        reply = self._changes()
-        try:
-            return {"v": self._encoded(result), **reply}
-        except BaseException as error:
-            return _raised(error) | reply
-
-    def _changes(self) -> dict:
-        """Returns the field of an answer that tells of changed containers; none if nothing has changed."""
-        if self._containers is None:
-            return {}
-        changed = [
-            [number, self._encoded(value, contents=True)] for number, value in self._containers.changed()
-        ]
-        self._containers.send_contents()
-        return {"w": changed} if changed else {}
+            reply = _raised(error)
+        reply |= self._values.changes(kept)
+        if kept:
+            reply["n"] = kept
+        return reply
 
     def _perform(self, request: dict, args: list, kwargs: dict) -> Any:
         operation, target = request["o"], request["f"]
@@ -134,40 +124,23 @@ class Server:
             return _take(value, args[0], operation == "drain")
         return _OF_OBJECTS[operation](value, *args, **kwargs)
 
-    def _encoded(self, value: Any, contents: bool = False) -> Any:
+    def _encoded(self, value: Any) -> Any:
         if type(value) is _Kept:
             return self._hand_over(value.value)
-        first = self._containers.next if self._containers is not None else 0
         try:
-            if contents and copies.makes_items(value):
-                return self._with_items(value)
-            return copies.encode(value, self._outside, self._containers, contents=contents)
+            return copies.encode(value, self._outside)
         except RecursionError:
-            if self._containers is not None:  # the test will not get what has a number since then
-                self._containers.forget(range(first, self._containers.next, 2))
-                self._containers.send_contents()
             return self._hand_over(value)
 
-    def _stands_for(self, tag: str, body: Any) -> Any:
-        if tag == "r" and self._containers is not None:
-            return self._containers.read(body, lambda value: copies.decode(value, self._stands_for))
+    def _known(self, tag: str, body: Any) -> Any:
         return self._names[body] if tag == "n" else self._objects[body[0]]
 
     def _outside(self, value: Any) -> dict:
         """Returns the message of a value that cannot be copied completely."""
-        if not copies.makes_items(value):
-            return self._hand_over(value)
-        if self._containers is None:
-            return self._with_items(value)
-        return self._containers.message(value, lambda: self._with_items(value))
-
-    def _with_items(self, value: dict) -> dict:
-        """Returns the message of a dict that creates missing items."""
-        items = [
-            [copies.encode(part, self._outside, self._containers, 1) for part in item]
-            for item in dict.items(value)
-        ]
-        return {"m": [*self._number(value), items]}
+        if isinstance(value, dict):
+            items = copies.encode([[*item] for item in dict.items(value)], self._outside)
+            return {"m": [*self._number(value), items]}
+        return self._hand_over(value)
 
     def _hand_over(self, value: Any) -> dict:
         """Returns the message of an object, which holds its number. For an object of a subclass of a plain type, the
@@ -218,7 +191,7 @@ class Caller:
         self.asked = 0
         """Number of requests so far."""
         self.fatal: BaseException | None = None
-        self._tests = 0
+        self.values = TestValues()
         self.begin(None, False)
         self._handles: WeakValueDictionary[int, Handle] = WeakValueDictionary()
         self._dropped: set[int] = set()
@@ -234,14 +207,13 @@ class Caller:
         self.plain = plain
         self.more_than_results = False
         """True if the test asked for something of an object of the program, or if the program has changed an argument."""
-        self._log: list[tuple[int, dict]] = []
-        """If values of the test may be changed, all answers, each with the number of the next container when it came."""
-        self._replayed: Iterator[tuple[int, dict]] | None = None
-        self._tests += 1
-        self._containers = Containers(0) if test is not None and test.keeps else None
+        self._log: list[tuple[list[int], dict]] = []
+        """All requests' numbers and answers, if values of the test may be changed."""
+        self._replayed: Iterator[tuple[list[int], dict]] | None = None
         self.named: Set[str] = frozenset() if test is None else test.free
         """Names of the program that the test uses. Objects of classes with these names may have methods that plain
         values have, too."""
+        self.values.begin(keeps=test is not None and test.keeps)
 
     def ask(
         self,
@@ -260,28 +232,30 @@ class Caller:
         """
         if self.fatal is not None:
             raise self.fatal
-        request: dict[str, Any] = {"o": operation, "f": target}
-        if self._containers is not None and self._replayed is None:
-            request |= {"w": self._tests, "u": self._containers.unused()}
-        try:
-            request["a"] = [copies.encode(value, _refer, self._containers) for value in args]
-            if kwargs:
-                request["k"] = {
-                    name: copies.encode(value, _refer, self._containers) for name, value in kwargs.items()
-                }
-        except RecursionError:
-            raise NotData("a value nested too deeply to pass to the program") from None
+        given = (*args, *kwargs.values())
+        self.values.forget_twins()
         if self._replayed is not None:
-            return self._replay()
+            return self._replay(given)
         self.asked += 1
         if operation in _OF_OBJECTS:
             if self.plain:
                 raise ObjectCompared("the program returned an object where a plain value is due")
             self.more_than_results = True
+        request: dict[str, Any] = {"o": operation, "f": target}
         if self._dropped:
             request["y"], self._dropped = list(self._dropped), set()
         try:
-            return self._answer(request)
+            request["a"] = [copies.encode(self.values.now(value), _refer) for value in args]
+            if gone := self.values.forgotten():
+                request["u"] = gone
+            if self.values.on:
+                request["w"] = self.values.new_numbers(len(given) + 1)
+            if kwargs:
+                request["k"] = {name: copies.encode(self.values.now(v), _refer) for name, v in kwargs.items()}
+        except RecursionError:
+            raise NotData("a value nested too deeply to pass to the program") from None
+        try:
+            return self._answer(request, given)
         except Fatal as error:
             self.fatal = error
             raise
@@ -295,27 +269,16 @@ class Caller:
         if it sees the changes only after each comparison, and if it sees them at once, as in Python."""
         if not any("w" in reply for _, reply in self._log):
             return False
-        self.end()
-        self._replayed, self._containers = iter(self._log), Containers(0)
+        self._replayed = iter(self._log)
         return True
 
-    def end(self) -> None:
-        """Empties the containers of an evaluation that is over."""
-        if self._containers is not None:
-            self._containers.clear()
-
-    def see_changes(self) -> None:
-        """Makes the changes of the test's values that the program has made since the last call."""
-        if self._containers is not None:
-            self._containers.see_changes()
-
-    def _replay(self) -> Any:
-        given, reply = next(self._replayed or iter(()), (-1, None))
-        if reply is None or self._containers is None or given != self._containers.next:
+    def _replay(self, given: Sequence[Any]) -> Any:
+        numbers, reply = next(self._replayed or iter(()), ([], None))
+        if reply is None or len(numbers) != len(given) + 1:
             raise ObjectCompared("the test goes another way after the program has changed what it was given")
-        return self._read(lambda: self._result(reply))
+        return self._read(lambda: self._result(numbers, given, reply))
 
-    def _answer(self, request: dict) -> Any:
+    def _answer(self, request: dict, given: Sequence[Any]) -> Any:
         try:
             send_frame(self._connection, request, MAX_VALUE)
         except FrameTooLarge as error:
@@ -327,9 +290,11 @@ class Caller:
             reply = self.frames.next()
             if "big" in reply:
                 raise ValueTooLarge(str(reply["big"]))
-            if self._containers is not None:
-                self._log.append((self._containers.next, reply))
-            return self._result(reply)
+            numbers = request.get("w", [])
+            request.clear()  # it may refer to parts of the test's values: see is_shared
+            if self.values.on:
+                self._log.append((numbers, reply))
+            return self._result(numbers, given, reply)
 
         return self._read(result)
 
@@ -342,29 +307,26 @@ class Caller:
         except Exception as error:
             raise of_reading(error) from None
 
-    def _result(self, reply: dict) -> Any:
+    def _result(self, numbers: Sequence[int], given: Sequence[Any], reply: dict) -> Any:
         """Returns the result in an answer, after the changes that it tells of."""
         again = self._replayed is not None
-        if self._containers is not None and not (again and self.plain):
-            if self._containers.receive(reply.get("w", ()), self._decoded):
+        if not (again and self.plain):
+            if self.values.receive(numbers, given, reply, self._decoded):
                 self.more_than_results |= not self.plain
-            if self._sees_at_once():
-                self._containers.see_changes()
+            if self.plain or again:
+                self.values.see_changes()
         names, text = reply.get("x", ((), ""))
         if names:
             raise ProgramRaised([str(name) for name in names], str(text))
-        return self._decoded(reply["v"])
-
-    def _sees_at_once(self) -> bool:
-        """Returns whether the test sees changes at once in this evaluation; see `again`."""
-        return self.plain != (self._replayed is not None)
+        result = self._decoded(reply["v"])
+        if numbers:
+            self.values.add_result(numbers[-1], result, reply.get("s", ()))
+        return result
 
     def _decoded(self, value: Any) -> Any:
         return copies.decode(value, self._stands_for)
 
     def _stands_for(self, tag: str, body: Any) -> Any:
-        if tag == "r" and self._containers is not None:
-            return self._containers.read(body, self._decoded, at_once=self._sees_at_once())
         number, kind, *base = body
         if tag not in ("h", "b", "m") or type(number) is not int or type(kind) is not str:
             raise ProgramLied("no such value")

@@ -9,7 +9,6 @@ the other.
 | `{"i": pairs}` `{"k": items}` `{"l": items}` | items, keys and values of a dict |
 | `{"m": [number, class, pairs]}` | an object that stays in the program: a dict that creates missing items; and its items |
 | `{"q": [items, maxlen]}` | deque |
-| `{"r": [number, value]}` `{"r": [number]}` | a container that both ends have from now on, or had before: containers.py |
 | `{"v": [tag, body]}` | a value of another plain type: plain.py |
 | `{"h": [number, class]}` | an object that stays in the program |
 | `{"b": [number, class, value]}` | an object that stays in the program, of a subclass of a plain type, and its value as that type |
@@ -23,7 +22,6 @@ from collections.abc import Callable
 from typing import Any
 
 from . import plain
-from .containers import Containers, is_container
 from .errors import NotData
 from .pure import METHODS
 from .values import ATOMS, MAX_DEPTH, base_value
@@ -34,20 +32,11 @@ ints with many more digits."""
 Outside = Callable[[Any], Any]
 
 
-def encode(
-    value: Any,
-    outside: Outside,
-    containers: Containers | None = None,
-    depth: int = 0,
-    *,
-    contents: bool = False,
-) -> Any:
+def encode(value: Any, outside: Outside, depth: int = 0) -> Any:
     """Returns the message of a value.
 
     Args:
         outside: returns the message of a value that is not plain, or raises.
-        containers: those that both ends have. Default: containers are sent as other values are.
-        contents: True if the contents of a container are wanted in any case.
 
     Raises:
         RecursionError: the value is nested too deeply.
@@ -57,33 +46,26 @@ def encode(
         return value
     if depth > MAX_DEPTH:
         raise RecursionError("a value nested too deeply")
-    if containers is not None and not contents and is_container(value):
-        return containers.message(value, lambda: encode(value, outside, containers, depth, contents=True))
-
-    def inner(part: Any) -> Any:
-        return encode(part, outside, containers, depth + 1)
-
+    deeper = depth + 1
     if kind is list:
-        return value if _are_themselves(value) else [*map(inner, value)]
+        if _are_themselves(value):
+            return value
+        return [encode(item, outside, deeper) for item in value]
     if (tag := _ITEMS.get(kind)) is not None:
-        return {tag: [*map(inner, value)]}
+        return {tag: [encode(item, outside, deeper) for item in value]}
     if (tag := _PAIRS.get(kind)) is not None:
-        return {tag: [[inner(k), inner(v)] for k, v in (value if tag == "i" else kind.items(value))]}
+        items = value if tag == "i" else kind.items(value)
+        return {tag: [[encode(k, outside, deeper), encode(v, outside, deeper)] for k, v in items]}
     if kind is collections.deque:
-        return {"q": [[*map(inner, value)], value.maxlen]}
+        return {"q": [[encode(item, outside, deeper) for item in value], value.maxlen]}
     if (known := plain.PLAIN.get(kind)) is not None:
         return {"v": [known[0], known[1](value)]}
     if (text := plain.by_text(value)) is not None:
         return {"v": text}
     keeps_more = issubclass(kind, enum.Enum) or (issubclass(kind, dict) and hasattr(kind, "__missing__"))
     if not keeps_more and (base := base_value(value)) is not None:
-        return encode(base[0], outside, containers, depth, contents=contents)
+        return encode(base[0], outside, depth)
     return outside(value)
-
-
-def makes_items(value: Any) -> bool:
-    """Returns whether the value is a dict that creates missing items, such as a defaultdict."""
-    return isinstance(value, dict) and type(value) not in _PAIRS and hasattr(type(value), "__missing__")
 
 
 def is_plain(value: Any) -> bool:
@@ -150,8 +132,8 @@ def decode(message: Any, outside: Callable[[str, Any], Any]) -> Any:
     """Returns the value of a message.
 
     Args:
-        outside: returns what `{"h": body}`, `{"b": body}`, `{"m": body}`, `{"n": body}` or `{"r": body}` stands for, given
-            the tag and the body.
+        outside: returns what `{"h": body}`, `{"b": body}`, `{"m": body}` or `{"n": body}` stands for, given the tag and the
+            body.
 
     Raises:
         ValueError, TypeError, KeyError: it is no such message.

@@ -169,16 +169,17 @@ def evaluate(control: socket.socket) -> None:
         if not descriptors:
             os._exit(0)
         with socket.socket(fileno=descriptors[0]) as rpc:
-            judge_data(control, rpc, recv_frame(control, ANY_SIZE)["tests"])
+            caller = calls.Caller(rpc)
+            judge_data(control, caller, recv_frame(control, ANY_SIZE)["tests"])
+            caller.begin(None, False)  # values that it holds refer to it, and no collector runs
 
 
-def judge_data(control: socket.socket, rpc: socket.socket, tests: list[list]) -> None:
+def judge_data(control: socket.socket, caller: calls.Caller, tests: list[list]) -> None:
     """Judges the tests in order and sends one frame per test. Stops after a test that lost the program.
 
     Args:
         tests: see Slot.judge.
     """
-    caller = calls.Caller(rpc)
     # All tests are read before the program goes on, because it can see how long that takes.
     read_tests = [_read(data_tests.read_often, source) for source, *_ in tests]
     try:
@@ -246,12 +247,9 @@ def run_data(
         return caller.ask("name", name) if name in program.variables else calls.Name(caller, name)
 
     asked = caller.asked
-    try:
-        value = walk.Walk(test, named, shadowing, caller.see_changes).run()
-        if caller.again():
-            walk.Walk(test, named, shadowing).run()
-    finally:
-        caller.end()
+    value = walk.Walk(test, named, shadowing, caller.values.see_changes).run()
+    if caller.again():
+        walk.Walk(test, named, shadowing).run()
     if caller.asked == asked and not (test.is_expression or test.only_loads):
         raise code_tests.NeverAsked("the test never uses the program")
     return value

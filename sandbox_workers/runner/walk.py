@@ -4,6 +4,7 @@ of the program's author ever runs here."""
 import ast
 import collections
 import operator
+import weakref
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -129,6 +130,8 @@ class Walk:
     _comparing: int = 0
     _cyclic: list[ChainMap[str, Any]] = field(default_factory=list)
     """Scopes that may hold what refers to them: functions, and errors with their tracebacks."""
+    _generators: list[weakref.ref] = field(default_factory=list)
+    """Unfinished ones refer to their scopes, too."""
     _random: Any = None
 
     def run(self) -> str | None:
@@ -141,6 +144,8 @@ class Walk:
         try:
             return self._run(scope)
         finally:  # the next test shall have the memory, and no collector runs for it
+            for generator in filter(None, (reference() for reference in self._generators)):
+                generator.close()
             for each in self._cyclic:
                 each.maps[0].clear()
 
@@ -319,7 +324,9 @@ class Walk:
             case ast.SetComp(elt=element, generators=generators):
                 return set(self._made(element, generators, scope))
             case ast.GeneratorExp(elt=element, generators=generators):
-                return self._made(element, generators, scope, iter(self.value(generators[0].iter, scope)))
+                made = self._made(element, generators, scope, iter(self.value(generators[0].iter, scope)))
+                self._generators.append(weakref.ref(made))
+                return made
             case ast.DictComp(key=key, value=value, generators=generators):
                 return dict(self._made(ast.Tuple([key, value], ast.Load()), generators, scope))
             case ast.Lambda():

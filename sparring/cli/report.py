@@ -9,6 +9,7 @@ Reads what the runs have written so far; they may still be going on. docs/runs.m
 """
 
 import argparse
+import math
 import signal
 import sys
 import threading
@@ -61,7 +62,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     if options.every is not None and not options.follow:
         parser.error("argument --every: goes with --follow")
     options.every = _EVERY_S if options.every is None else options.every
-    if not options.every > 0:
+    if not 0 < options.every < math.inf:
         parser.error(f"argument --every: seconds above 0, not {options.every:g}")
     return options
 

@@ -12,6 +12,7 @@ used for a while. What a client may send: docs/serving.md. Ctrl-C or SIGTERM end
 import argparse
 import contextlib
 import logging
+import math
 import os
 import secrets
 import signal
@@ -144,6 +145,8 @@ def serve_until_told(options: argparse.Namespace) -> None:
     for option, least in leasts.items():
         if (value := getattr(options, option)) is not None and not value >= least:  # nan, too
             raise SparringError(f"--{option.replace('_', '-')} {value}: {least} or more")
+    if math.isinf(options.cache_mb):
+        raise SparringError(f"--cache-mb {options.cache_mb:g}: a number of MiB")
     if not options.idle_s > 0:
         raise SparringError(f"--idle-s {options.idle_s:g}: more than 0")
     check(options)  # here, and not in a replica's log

@@ -93,7 +93,7 @@ def make_plan(
             obstacles.append(memory_plan.refusal(found, start.gpu_bytes, [*islice(start.ways_out(), 3)]))
     nodes = start.nodes
     if config.device == "cpu":  # Ray counts as many CPUs, or fewer
-        machine = Node(name="", address="this machine", gpus=0, cpus=len(os.sched_getaffinity(0)))
+        machine = Node(name="", address="this machine", gpus=0, cpus=os.cpu_count() or 1)
         nodes = (machine,) if here and not _joins(config) else ()
     if not config.local and nodes:
         try:

@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from configs.layers import leaves
 from configs.load import Run, latest_run
 from configs.schema import Config
 from configs.sections import AUTO
@@ -169,13 +168,15 @@ def _check_writable(directory: Path) -> None:
         raise SparringError(f"{there}: {reason}; give another --output-dir than {directory.parent}")
 
 
-def _differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    before, after = dict(leaves(saved)), dict(leaves(now))
-    return [
-        f"{key} {before.get(key)} -> {after.get(key)}"
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key) and key not in ("run_name", "output_dir")
-    ]
+def _differences(saved: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+    out = []
+    for key in sorted(saved.keys() | now.keys()):
+        a, b = saved.get(key), now.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            out += _differences(a, b, f"{prefix}{key}.")
+        elif a != b and key not in ("run_name", "output_dir"):
+            out.append(f"{prefix}{key} {a} -> {b}")
+    return out
 
 
 def starting_models(config: Config) -> dict[str, str]:

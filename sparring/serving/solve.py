@@ -56,7 +56,9 @@ class SolveRequest(BaseModel):
         for test in tests:
             with suppress(SyntaxError):  # which is reported later
                 if (loose := unchecked(parse(test))) is not None:
-                    raise ValueError(f"{loose[0]!r:.80} checks nothing; give {loose[1]!r:.80}")
+                    raise ValueError(
+                        f"{loose!r:.80} checks nothing; give an assert, such as 'assert f(1) == 2'"
+                    )
         return tests
 
     attempts: int = Field(1, ge=1, le=16)

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from configs.schema import Config
+from learners.checkpoints import base_of
 from sparring.core.errors import SparringError
 from sparring.core.play import GENERATOR
 from sparring.problems.contamination import normalised
@@ -157,8 +158,17 @@ def task_rows(run: RunFiles) -> Iterator[dict[str, Any]]:
 def parameters(run: RunFiles, role: str = GENERATOR) -> float | None:
     """Returns the number of parameters of a policy's model, or of the base model if it has an adapter; None if
     that is not known."""
-    folder = _policy(run, role)
-    return float(plan.parameters(str(folder))) or None if folder is not None else None
+    from huggingface_hub import snapshot_download
+
+    if (folder := _policy(run, role)) is None:
+        return None
+    model = base_of(folder) or str(folder)
+    if not Path(model).is_dir():  # a hub id: it is in the cache, since this machine has trained on it
+        try:
+            model = snapshot_download(model, local_files_only=True)
+        except (OSError, ValueError):
+            return None
+    return float(plan.parameters(model)) or None
 
 
 def likeness(run: RunFiles) -> dict[str, float]:

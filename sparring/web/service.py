@@ -32,7 +32,7 @@ def check(options: argparse.Namespace) -> None:
     if options.requests_at_once is not None and options.keys is None:
         raise SparringError("--requests-at-once counts per key: it has no effect without --keys")
     if not 0 < options.max_body_mb < math.inf:
-        raise SparringError(f"--max-body-mb {options.max_body_mb:g}: more than 0")
+        raise SparringError(f"--max-body-mb {options.max_body_mb:g}: a number above 0")
     if options.audit_log is not None and not options.audit_log.parent.is_dir():
         raise SparringError(f"--audit-log {options.audit_log}: there is no folder {options.audit_log.parent}")
 

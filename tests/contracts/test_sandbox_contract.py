@@ -274,7 +274,7 @@ def test_output_and_cpu_are_told(sandbox: Sandbox) -> None:
     program = "print('load')\ndef f(x):\n    print('call', x)\n    return sum(range(3_000_000))"
     first, second = judge(sandbox, program, "f(1)", "f(2)")
     assert (first.stdout, second.stdout) == ("load\ncall 1\n", "load\ncall 2\n")
-    assert first.cpu_ms > 1
+    assert 1 < first.cpu_ms < 10_000
 
 
 def test_output_belongs_to_the_test_that_caused_it(sandbox: Sandbox) -> None:

@@ -30,7 +30,6 @@ import asyncio, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 sys.path.insert(0, {root!r})
 from sandbox_workers.local import LocalSandbox
-from sandbox_workers.pool import start_pool
 sandbox = LocalSandbox({kind!r}, run_id={run!r})
 assert asyncio.run(sandbox.judge("def f(): return 1", ["assert f() == 1"]))[0].passed
 print("judged", flush=True)

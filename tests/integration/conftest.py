@@ -266,7 +266,9 @@ def learned(run: Path) -> list[dict[str, Any]]:
 def weights_of(run: Path) -> dict[str, bytes]:
     """Returns the weights of a run's last checkpoint, by policy."""
     checkpoint = sorted((run / "checkpoints").glob("step_*"))[-1]
-    return {p.parent.name: p.read_bytes() for p in checkpoint.glob("*/model.safetensors")}
+    found = {p.parent.name: p.read_bytes() for p in checkpoint.glob("*/model.safetensors")}
+    assert found, checkpoint
+    return found
 
 
 def require_synced(rows: Sequence[Mapping[str, Any]], tolerance: float = 1e-4, lag: int = 0) -> None:

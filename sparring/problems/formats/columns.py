@@ -102,5 +102,7 @@ def _tests(entry: Entry, column: str, value: Any) -> tuple[str, ...]:
                 column, f"{test!r:.80}, which is not Python", "an assert, such as 'assert f(1) == 2'"
             )
         if (loose := unchecked(tree)) is not None:
-            raise entry.fault(column, f"{loose[0]!r:.80} checks nothing", f"{loose[1]!r:.80}")
+            raise entry.fault(
+                column, f"{loose!r:.80} checks nothing", "an assert, such as 'assert f(1) == 2'"
+            )
     return tuple(value)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from learners.checkpoints import CheckpointError, CheckpointStore
 from learners.files import WEIGHTS_FILE
-from learners.health import Health
+from learners.health import MAX_RELOADS, Health
 from learners.learner import NotFinite
 from learners.memory import DeviceMemory
 from learners.objective import Objective
@@ -183,6 +183,16 @@ def test_what_was_given_up_for_good_stays_so_when_the_learner_goes_back(make_lea
     assert learner.health.reloads_in_a_row == 1, "a step that makes no update proves nothing"
     learn(learner, batch(good, step=7), lambda name, version: tmp_path)
     assert learner.health.reloads_in_a_row == 0
+
+
+def test_going_back_again_and_again_is_given_up(make_learner, sample_of, tmp_path):
+    learner = make_learner(1e-2)
+    save_learner(learner, tmp_path)
+    bad = sample_of(learner, [3], [4], advantage=math.nan)
+    with pytest.raises(NotFinite):
+        for step in range(1, 100):
+            learn(learner, batch(bad, step=step), lambda name, version: tmp_path)
+    assert learner.version == 3 + MAX_RELOADS * 4
 
 
 def test_weights_that_a_checkpoint_lacks_are_missed(make_learner, tmp_path):

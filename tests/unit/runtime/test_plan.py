@@ -221,7 +221,7 @@ def test_a_cluster_that_does_not_answer_is_told_at_once(
 
 def test_more_parts_than_cpus_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(plan.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(plan.os, "cpu_count", lambda: 2)
     asked = ("--no-local", "--rollout.actors", "6")
     (obstacle,) = planned(tmp_path, *asked).obstacles
     assert "no room for this run" in obstacle and "2 CPUs" in obstacle and "rollout.actors" in obstacle
