@@ -126,7 +126,7 @@ def test_problems_whose_references_fail_are_left_out_where_that_is_wanted(
     arguments = [str(place.problems(spoil)) if word == str(place.train) else word for word in small]
     arguments += [
         "--problems.failing-references", "leave_out", "--curriculum.stages", "1", "--n-discriminator-steps", "0",
-        "--n-generator-steps", "0", "--k-alternating-steps", "1", "--no-evaluation.enabled",
+        "--n-generator-steps", "0", "--k-alternating-steps", "1",
     ]  # fmt: skip
     done = local_drive.run(
         "--config", "debug", *arguments, "--output-dir", tmp_path, "--run-name", "left_out"
