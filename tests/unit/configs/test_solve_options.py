@@ -26,7 +26,7 @@ ONE = ("--problem", "Add.")
         ((*ONE, "--best-of", "4", "--temperature", "0"), "--best-of needs a --temperature above 0"),
         ((*ONE, "--temperature", "0", "--top-k", "3"), "--top-k has no effect with --temperature 0"),
         ((*ONE, "--tests", "# none", "--execute-tests"), "--tests: holds no statement"),
-        ((*ONE, "--tests", "f(1) == 2", "--execute-tests"), "checks nothing; give 'assert f"),
+        ((*ONE, "--tests", "f(1) == 2", "--execute-tests"), "checks nothing"),
         ((*ONE, "--output", "/tmp"), "--output /tmp: is a directory"),
         ((*ONE, "--sandbox", "process"), "--sandbox has no effect without --execute-tests"),
         ((*ONE, "--checkpoint", "x", "--output-dir", "y"), "--output-dir has no effect with --checkpoint"),

@@ -305,4 +305,4 @@ def test_json_lines_are_sent_to_the_formats(tmp_path):
 @pytest.mark.parametrize("field", ["baseline_tests", "hidden_tests"])
 def test_a_test_that_every_program_passes_is_refused(tmp_path, field):
     said = error_of(write(tmp_path, changed(**{field: ["double(2) == 4"]})))
-    assert f"'{field}[0]'" in said and "expected 'assert double(2) == 4'" in said
+    assert f"'{field}[0]'" in said and "'double(2) == 4' checks nothing" in said

@@ -84,7 +84,7 @@ async def test_the_discriminators_tokens_count(asked: type[Asked]) -> None:
 
 
 async def test_a_test_that_every_program_passes_is_refused() -> None:
-    with pytest.raises(ValidationError, match="checks nothing; give 'assert f"):
+    with pytest.raises(ValidationError, match="checks nothing"):
         SolveRequest(model="m", problem="p", tests=["assert f()", "f() == 2"])
 
 
