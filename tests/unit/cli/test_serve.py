@@ -21,6 +21,11 @@ GENERATOR = f"--model=gen={EXAMPLES / 'toy/generator'}"
         ([GENERATOR, "--max-models=0"], "--max-models 0: 1 or more"),
         ([GENERATOR, "--slots=0"], "--slots 0: 1 or more"),
         ([GENERATOR, "--idle-s=0"], "--idle-s 0: more than 0"),
+        ([GENERATOR, "--idle-s=nan"], "--idle-s nan: more than 0"),
+        ([GENERATOR, "--threads=0"], "--threads 0: 1 or more"),
+        ([GENERATOR, "--cache-mb=-1"], "--cache-mb -1.0: 0 or more"),
+        ([GENERATOR, "--cache-mb=inf"], "--cache-mb inf: a number of MiB"),
+        ([GENERATOR, "--max-body-mb=nan"], "--max-body-mb nan: a number above 0"),
         ([GENERATOR, "--max-model-len=10"], "--max-model-len 10: 32 or more"),
     ],
 )

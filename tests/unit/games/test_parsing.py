@@ -178,6 +178,11 @@ def test_input_only_takes_nothing_else_for_a_test(line):
     assert one(line, "input_only").fault == "parse"
 
 
+@pytest.mark.parametrize("code", ["x = 5\nys = [f(x) for x in [1, 2]]", "x = 5\ng = lambda x: f(x)"])
+def test_a_variable_of_an_expression_is_no_name_of_the_suite(code):
+    assert "f(5)" not in [test.call for test in parse(f"{FENCE}python\n{code}\n{FENCE}", "input_only")]
+
+
 def test_lines_that_are_no_tests_are_left_out():
     text = "Here:\n```python\nimport math\nfrom os import path\n# edge cases\n\n  assert f(1) == 2  \nassert f(2) == 4\n```"
     assert [t.call for t in parse(text)] == ["f(1)", "f(2)"]
@@ -436,6 +441,7 @@ FENCE = "```"
         ),
         ("for x, y in {1: 2, 3: 4}.items():\n    assert f(x) == y", ["f(1)", "f(3)"]),
         ("cases = [1, 2]\nfor x in cases:\n    assert f(x)", ["f(1)", "f(2)"]),
+        ("for x in [1]:\n    assert f(x)\nelse:\n    assert f(9)", ["f(1)", "f(9)"]),
         ("try:\n    assert f(1) == 2\nexcept ValueError:\n    assert f(2) == 2", ["f(1)", "f(2)"]),
         ("if __name__ == '__main__':\n    assert f(1) == 2", ["f(1)"]),
         ("assert f(1) == 2\nassert f(2) ==", ["f(1)"]),
